@@ -6,18 +6,21 @@
 
 Wherever a call takes the id of a job, its name will do as well (`job_id`). Answers are the messages
 of the contract; refusals are exceptions of `errors`, including those inside of v0 answers.
+`aio.AsyncClient` has the same calls for asyncio.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Self
 
 from peloton.ops.v1.actors_pb2 import Kind
 from peloton.sdk.actors import ActorCalls, extension_kinds
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
+from peloton.sdk.calls import Blocking, Calls, M, call, make_block
 from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
 from peloton.sdk.hosts import HostCalls
 from peloton.sdk.internals import InternalCalls
@@ -32,6 +35,7 @@ from peloton.sdk.schedules import ScheduleCalls
 from peloton.sdk.services import ServiceCalls
 from peloton.sdk.stateless import BatchOptions, StatelessCalls
 from peloton.sdk.tasks import TaskCalls, TaskQuery
+from peloton.sdk.transports import BlockingTransport, Transport
 from peloton.sdk.updates import UpdateCalls
 from peloton.sdk.volumes import VolumeCalls
 from peloton.sdk.wire import SERVICES, USER, Wire
@@ -47,18 +51,20 @@ API_VARIABLE = "PELOTON_API"
 TIMEOUT_S = 20.0
 
 
-class Client:
-    """A sync client, safe to share between threads. Every call has a deadline of `timeout_s`.
+class ClusterCalls(Calls[M]):
+    """All calls, by subject. Every call has a deadline of `timeout_s`.
 
     Without `api` the address is the variable PELOTON_API, or else 127.0.0.1:5397. It may be several
     addresses (`a:5397,b:5397`): if one does not answer, the next one is called. `roles` sends the
     calls of single roles (`jobmgr`, `resmgr`, `hostmgr`) to addresses of their own, for clusters
-    without an API server. `Client.found` looks the addresses up instead.
+    without an API server. `found` looks the addresses up instead.
 
     `credentials` are those of the environment (`credentials.from_environment`) if none are given;
     `login` is a user's name and password. The token of a daemon that the same user runs on this
     machine is found without either.
     """
+
+    _transport: type[Transport]
 
     def __init__(
         self,
@@ -74,25 +80,29 @@ class Client:
         addresses = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
         known = from_environment() if credentials is None else credentials
         known = known._replace(login=login) if login is not None else known
-        self._wire = Wire(addresses, timeout_s=timeout_s, credentials=known)
-        self._wire.fill = self._fill
-        self._wire.job_id = lambda typed, changes: self.job_id(typed, changes=changes)
+        wire = Wire(addresses, timeout_s=timeout_s, credentials=known, transport=self._transport())
+        super().__init__(wire)
         self.user = known.login.username if known.login else USER
         """Who calls: what a job says of its owner where its spec does not. Empty: nobody known."""
-        self.pools = PoolCalls(self._wire)
-        self.jobs = Jobs(self._wire, self.pools)
-        self.tasks = TaskCalls(self._wire)
-        self.outputs = OutputCalls(self._wire)
-        self.hosts = HostCalls(self._wire)
-        self.ops = OpsCalls(self._wire)
-        self.schedules = ScheduleCalls(self._wire)
-        self.plans = PlanCalls(self._wire, self.pools)
-        self.stateless = StatelessCalls(self._wire, self.pools)
-        self.pods = PodCalls(self._wire)
-        self.updates = UpdateCalls(self._wire, self.pools)
-        self.internals = InternalCalls(self._wire)
-        self.services = ServiceCalls(self._wire)
-        self.volumes = VolumeCalls(self._wire)
+        self.pools: PoolCalls[M] = PoolCalls(wire)
+        self.jobs: Jobs[M] = Jobs(wire, self.pools)
+        self.tasks: TaskCalls[M] = TaskCalls(wire)
+        self.outputs: OutputCalls[M] = OutputCalls(wire)
+        self.hosts: HostCalls[M] = HostCalls(wire)
+        self.ops: OpsCalls[M] = OpsCalls(wire)
+        self.schedules: ScheduleCalls[M] = ScheduleCalls(wire)
+        self.plans: PlanCalls[M] = PlanCalls(wire, self.pools)
+        self.stateless: StatelessCalls[M] = StatelessCalls(wire, self.pools)
+        self.pods: PodCalls[M] = PodCalls(wire)
+        self.updates: UpdateCalls[M] = UpdateCalls(wire, self.pools)
+        self.internals: InternalCalls[M] = InternalCalls(wire)
+        self.services: ServiceCalls[M] = ServiceCalls(wire)
+        self.volumes: VolumeCalls[M] = VolumeCalls(wire)
+        self._naming = JobNaming(Jobs(wire, PoolCalls(wire)), self.user)
+        wire.job_id = partial(resolved, self._naming)
+        wire.fill = partial(fill, self._naming)
+        if self._transport.blocks:
+            make_block(self)
 
     @classmethod
     def found(
@@ -103,7 +113,7 @@ class Client:
         roles: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         credentials: Credentials | None = None,
-    ) -> Client:
+    ) -> Self:
         """Return a client of the daemons that are leaders in ZooKeeper at the time of each call."""
         servers, lookup_s = addresses_of(zookeeper), min(timeout_s, LOOKUP_S_MAX)
         addresses = ZooKeeperAddresses(
@@ -111,18 +121,8 @@ class Client:
         )
         return cls(addresses, timeout_s=timeout_s, credentials=credentials)
 
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def job_id(
+    @call
+    async def job_id(
         self,
         typed: str,
         *,
@@ -136,12 +136,8 @@ class Client:
         raises AmbiguousName for a call that `changes` something, unless `latest`. `note` is told
         which one it is.
         """
-        return resolved(
-            JobNaming(self.jobs, self.user, note), typed, changes=changes, latest=latest
-        )
-
-    def _fill(self, request: Any, changes: bool) -> None:
-        fill(request, lambda typed: self.job_id(typed, changes=changes))
+        naming = self._naming._replace(note=note)
+        return await resolved(naming, typed, changes=changes, latest=latest)
 
     def actors(self, kind: str) -> ActorCalls:
         """Return the calls on the actors of an extension's kind."""
@@ -159,8 +155,27 @@ class Client:
         """
         self._wire.warned = warned
 
-    def close(self) -> None:
-        self._wire.close()
+    @call
+    async def close(self) -> None:
+        """Close all connections. Calls that are under way end with an error."""
+        await self._wire.close()
+
+
+class Client(ClusterCalls[Blocking]):
+    """A client whose calls return their results, safe to share between threads."""
+
+    _transport = BlockingTransport
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def _known(roles: Mapping[str, str] | None) -> Mapping[str, str]:

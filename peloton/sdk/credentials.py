@@ -13,7 +13,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -140,11 +140,11 @@ class Routes:
         """Return which certificates of the client end soon; or else, which are not good now."""
         return texts_now(self._dates, good=good)
 
-    def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
-        """Return a channel with the certificates that are used there."""
+    def channel(self, target: str, options: list[tuple[str, object]], module: Any = grpc) -> Any:
+        """Return a channel of `grpc` or `grpc.aio`, with the certificates that are used there."""
         if self._secure is None or target.startswith(access_files.UNIX):
-            return grpc.insecure_channel(target, options=options)
-        return grpc.secure_channel(target, self._secure, options=options)
+            return module.insecure_channel(target, options=options)
+        return module.secure_channel(target, self._secure, options=options)
 
     def _found(self, address: str) -> CallRoute:
         known, local = self._credentials, is_local(address)
@@ -202,14 +202,19 @@ def _entry_with_socket(address: str) -> ClusterEntry | None:
     Raises ServiceUnavailable. The socket is removed when a daemon stops to listen: then its port
     may be another user's by now.
     """
-    for _ in range(2):  # the first one may have been withdrawn meanwhile
-        entry = entry_of(address)
-        if entry is None or not entry.socket or os.path.exists(entry.socket):
-            return entry
+    entry = entry_of(address)
+    if entry is not None and not _is_there(entry):
+        entry = entry_of(address)  # the first one may have been withdrawn meanwhile
+    if entry is None or _is_there(entry):
+        return entry
     raise errors.ServiceUnavailable(
         f"{address}: the socket of the daemon there, {entry.socket}, is gone: it is about to stop",
         kind=errors.NO_CONNECTION,
     )
+
+
+def _is_there(entry: ClusterEntry) -> bool:
+    return not entry.socket or os.path.exists(entry.socket)
 
 
 def _token_in(file: str) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from peloton.api.v0.host import host_pb2 as host
 from peloton.api.v0.host.svc import host_svc_pb2 as svc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
+from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.wire import ONCE, RpcName, Wire
+from peloton.sdk.wire import ONCE, RpcName
 
 PREFIX = "HOST_STATE_"
 STATES = ("unknown", "up", "draining", "drained", "down")
@@ -34,48 +35,52 @@ def state_text(state: int) -> str:
     return host.HostState.Name(state).removeprefix(PREFIX)
 
 
-class HostCalls:
+class HostCalls(Calls[M]):
     """The calls about hosts."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def query(self, states: Sequence[str] = ()) -> svc.QueryHostsResponse:
+    @call
+    async def query(self, states: Sequence[str] = ()) -> svc.QueryHostsResponse:
         """Return the hosts in these states (`up`, `draining`, `drained`, `down`); without any,
         all."""
         wanted = [state_named(one) for one in states]
         request = svc.QueryHostsRequest(host_states=wanted)  # type: ignore[arg-type]
-        return self._wire.call(method("QueryHosts"), request)
+        return await self._wire.call(method("QueryHosts"), request)
 
-    def pools(self) -> svc.ListHostPoolsResponse:
+    @call
+    async def pools(self) -> svc.ListHostPoolsResponse:
         """Return the host pools, with the hosts of each."""
-        return self._wire.call(method("ListHostPools"), svc.ListHostPoolsRequest())
+        return await self._wire.call(method("ListHostPools"), svc.ListHostPoolsRequest())
 
-    def create_pool(self, name: str) -> svc.CreateHostPoolResponse:
+    @call
+    async def create_pool(self, name: str) -> svc.CreateHostPoolResponse:
         """Create a host pool, with no hosts."""
         request = svc.CreateHostPoolRequest(name=name)
-        return self._wire.call(method("CreateHostPool"), request, how=ONCE)
+        return await self._wire.call(method("CreateHostPool"), request, how=ONCE)
 
-    def delete_pool(self, name: str) -> svc.DeleteHostPoolResponse:
+    @call
+    async def delete_pool(self, name: str) -> svc.DeleteHostPoolResponse:
         """Delete a host pool: its hosts join the default one."""
         request = svc.DeleteHostPoolRequest(name=name)
-        return self._wire.call(method("DeleteHostPool"), request, how=ONCE)
+        return await self._wire.call(method("DeleteHostPool"), request, how=ONCE)
 
-    def change_pool(
+    @call
+    async def change_pool(
         self, name: str, *, source: str, destination: str
     ) -> svc.ChangeHostPoolResponse:
         """Move a host from one pool to another."""
         request = svc.ChangeHostPoolRequest(
             hostname=name, sourcePool=source, destinationPool=destination
         )
-        return self._wire.call(method("ChangeHostPool"), request, how=ONCE)
+        return await self._wire.call(method("ChangeHostPool"), request, how=ONCE)
 
-    def start_maintenance(self, name: str) -> svc.StartMaintenanceResponse:
+    @call
+    async def start_maintenance(self, name: str) -> svc.StartMaintenanceResponse:
         """Start a maintenance: the host grants nothing more, its runs move, and then it is down."""
         request = svc.StartMaintenanceRequest(hostname=name)
-        return self._wire.call(method("StartMaintenance"), request, how=ONCE)
+        return await self._wire.call(method("StartMaintenance"), request, how=ONCE)
 
-    def complete_maintenance(self, name: str) -> svc.CompleteMaintenanceResponse:
+    @call
+    async def complete_maintenance(self, name: str) -> svc.CompleteMaintenanceResponse:
         """Complete a maintenance: a host that is down for it is up again."""
         request = svc.CompleteMaintenanceRequest(hostname=name)
-        return self._wire.call(method("CompleteMaintenance"), request, how=ONCE)
+        return await self._wire.call(method("CompleteMaintenance"), request, how=ONCE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from peloton.api.v0.task import task_pb2 as task
@@ -14,7 +14,8 @@ from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
-from peloton.sdk.wire import RpcName, Wire
+from peloton.sdk.calls import Calls, M, call, stream
+from peloton.sdk.wire import RpcName
 
 
 def of_hosts(name: str) -> RpcName:
@@ -38,22 +39,22 @@ class FreeAmounts(NamedTuple):
     gpu: float = 0.0
 
 
-class InternalCalls:
+class InternalCalls(Calls[M]):
     """Calls of the private services."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def capacity(self) -> hostsvc.ClusterCapacityResponse:
+    @call
+    async def capacity(self) -> hostsvc.ClusterCapacityResponse:
         """Return what there is of each kind of resource, and what runs hold of it."""
-        return self._wire.call(of_hosts("ClusterCapacity"), hostsvc.ClusterCapacityRequest())
+        return await self._wire.call(of_hosts("ClusterCapacity"), hostsvc.ClusterCapacityRequest())
 
-    def offers(self) -> hostsvc.GetOutstandingOffersResponse:
+    @call
+    async def offers(self) -> hostsvc.GetOutstandingOffersResponse:
         """Return what each host has free; raises NotFound if none has anything."""
         request = hostsvc.GetOutstandingOffersRequest()
-        return self._wire.call(of_hosts("GetOutstandingOffers"), request)
+        return await self._wire.call(of_hosts("GetOutstandingOffers"), request)
 
-    def hosts_by_free(
+    @call
+    async def hosts_by_free(
         self, free: FreeAmounts, *, less: bool = False, names: Sequence[str] = ()
     ) -> hostsvc.GetHostsByQueryResponse:
         """Return the hosts that have so much free; with `less`, those that have no more than
@@ -65,58 +66,73 @@ class InternalCalls:
             gpuLimit=free.gpu,
         )
         request = hostsvc.GetHostsByQueryRequest(resource=resource, cmpLess=less, hostnames=names)
-        return self._wire.call(of_hosts("GetHostsByQuery"), request)
+        return await self._wire.call(of_hosts("GetHostsByQuery"), request)
 
-    def host_cache(self) -> hostmgr_svc.GetHostCacheResponse:
+    @call
+    async def host_cache(self) -> hostmgr_svc.GetHostCacheResponse:
         """Return each host: its status, what runs hold there, and what it has."""
         call = RpcName("hostmgr", hostmgr_svc_pb2_grpc.HostManagerServiceStub, "GetHostCache")
-        return self._wire.call(call, hostmgr_svc.GetHostCacheRequest())
+        return await self._wire.call(call, hostmgr_svc.GetHostCacheRequest())
 
-    def run_events(self) -> Iterator[hostsvc.WatchEventStreamEventResponse]:
+    @stream
+    def run_events(self) -> AsyncGenerator[hostsvc.WatchEventStreamEventResponse, None]:
         """Yield the starts and ends of runs from now on; the first message has the watch's id
         alone."""
         request = hostsvc.WatchEventRequest(topic="eventstream")
         return self._wire.stream(of_hosts("WatchEventStreamEvent"), request)
 
-    def host_events(self) -> Iterator[hostsvc.WatchHostSummaryEventResponse]:
+    @stream
+    def host_events(self) -> AsyncGenerator[hostsvc.WatchHostSummaryEventResponse, None]:
         """Yield each host that changes from now on; the first message has the watch's id alone."""
         request = hostsvc.WatchEventRequest(topic="hostSummary")
         return self._wire.stream(of_hosts("WatchHostSummaryEvent"), request)
 
-    def active_tasks(
+    @call
+    async def active_tasks(
         self, *, job: str = "", pool_id: str = "", states: Sequence[str] = ()
     ) -> resmgrsvc.GetActiveTasksResponse:
         """Return the tasks that have not ended, by state."""
         request = resmgrsvc.GetActiveTasksRequest(jobID=job, respoolID=pool_id, states=states)
-        return self._wire.call(of_tasks("GetActiveTasks"), request)
+        return await self._wire.call(of_tasks("GetActiveTasks"), request)
 
-    def pending_tasks(self, pool_id: str, *, limit: int = 0) -> resmgrsvc.GetPendingTasksResponse:
+    @call
+    async def pending_tasks(
+        self, pool_id: str, *, limit: int = 0
+    ) -> resmgrsvc.GetPendingTasksResponse:
         """Return the tasks that wait in the queue of a pool, in order."""
         request = resmgrsvc.GetPendingTasksRequest(respoolID={"value": pool_id}, limit=limit)
-        return self._wire.call(of_tasks("GetPendingTasks"), request)
+        return await self._wire.call(of_tasks("GetPendingTasks"), request)
 
-    def orphan_tasks(self, pool_id: str = "") -> resmgrsvc.GetOrphanTasksResponse:
+    @call
+    async def orphan_tasks(self, pool_id: str = "") -> resmgrsvc.GetOrphanTasksResponse:
         """Return tasks that hold resources under an earlier run."""
         request = resmgrsvc.GetOrphanTasksRequest(respoolID=pool_id)
-        return self._wire.call(of_tasks("GetOrphanTasks"), request)
+        return await self._wire.call(of_tasks("GetOrphanTasks"), request)
 
-    def job_cache(
+    @call
+    async def job_cache(
         self, *, name: str = "", labels: Mapping[str, str] | None = None
     ) -> jobmgrsvc.QueryJobCacheResponse:
         """Return the jobs of exactly that name that have all of these labels."""
         spec: dict[str, Any] = {"name": name}
         spec["labels"] = [{"key": key, "value": value} for key, value in (labels or {}).items()]
-        return self._wire.call(of_jobs("QueryJobCache"), jobmgrsvc.QueryJobCacheRequest(spec=spec))
+        return await self._wire.call(
+            of_jobs("QueryJobCache"), jobmgrsvc.QueryJobCacheRequest(spec=spec)
+        )
 
-    def throttled_pods(self) -> jobmgrsvc.GetThrottledPodsResponse:
+    @call
+    async def throttled_pods(self) -> jobmgrsvc.GetThrottledPodsResponse:
         """Return the pods of services that fail too often to be started again at once."""
-        return self._wire.call(of_jobs("GetThrottledPods"), jobmgrsvc.GetThrottledPodsRequest())
+        return await self._wire.call(
+            of_jobs("GetThrottledPods"), jobmgrsvc.GetThrottledPodsRequest()
+        )
 
-    def availability(
+    @call
+    async def availability(
         self, job: str, instances: Sequence[int] = ()
     ) -> jobmgrsvc.GetInstanceAvailabilityInfoForJobResponse:
         """Return whether these instances run as they should; without any, all of the job's."""
         request = jobmgrsvc.GetInstanceAvailabilityInfoForJobRequest(
             job_id={"value": job}, instances=instances
         )
-        return self._wire.call(of_jobs("GetInstanceAvailabilityInfoForJob"), request)
+        return await self._wire.call(of_jobs("GetInstanceAvailabilityInfoForJob"), request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +21,14 @@ from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import errors, specs, translate
+from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
 
 DAY_S = 24 * 3600
+JOBS_MAX = 10_000
+"""The newest jobs, among which names and the beginning of an id are searched."""
 CONSIDERED = 100
 """Jobs that a query considers where it names no number, as in the original."""
 ACTIVE_STATES = ("INITIALIZED", "PENDING", "RUNNING")
@@ -111,14 +114,15 @@ def state_name_of(info: job.JobInfo) -> str:
     return job.JobState.Name(info.runtime.state)
 
 
-class Jobs:
+class Jobs(Calls[M]):
     """The calls about jobs."""
 
-    def __init__(self, wire: Wire, pools: PoolCalls) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, pools: PoolCalls[M]) -> None:
+        super().__init__(wire)
         self._pools = pools
 
-    def create(
+    @call
+    async def create(
         self,
         pool: str,
         config: Any,
@@ -132,9 +136,10 @@ class Jobs:
         The answer holds the id. Repeating the call with the same `request_key` makes no second job.
         """
         request = job.CreateRequest(id=job_id(wanted_id), secrets=secrets)
-        return self._created(request, pool, config=config, request_key=request_key)
+        return await self._created(request, pool, config=config, request_key=request_key)
 
-    def create_with(
+    @call
+    async def create_with(
         self,
         files: Mapping[str, bytes] | str,
         pool: str,
@@ -152,19 +157,20 @@ class Jobs:
             request = job.CreateRequest(filesOf=job_id(files))
         else:
             request = job.CreateRequest(files=files)
-        return self._created(request, pool, config=config, request_key=request_key)
+        return await self._created(request, pool, config=config, request_key=request_key)
 
-    def _created(
+    async def _created(
         self, request: job.CreateRequest, pool: str, *, config: Any, request_key: str | None
     ) -> job.CreateResponse:
         request.config.CopyFrom(built(config))
-        request.config.respoolID.value = self._pools.lookup(pool)
+        request.config.respoolID.value = await self._pools.lookup(pool)
         id_ = naming_new(request.id.value, request_key)
         with specs.spelled_as(config), id_ as request.id.value:
-            answer = self._wire.call(method("Create"), request, how=keyed(request_key))
+            answer = await self._wire.call(method("Create"), request, how=keyed(request_key))
             return translate.inside(answer)
 
-    def update(
+    @call
+    async def update(
         self,
         wanted: str,
         config: Any,
@@ -181,53 +187,66 @@ class Jobs:
         built.CopyFrom(specs.build(job.JobConfig, config))
         request = job.UpdateRequest(id=job_id(wanted), config=built, secrets=secrets)
         with specs.spelled_as(config):
-            answer = self._wire.call(method("Update"), request, how=keyed(request_key))
+            answer = await self._wire.call(method("Update"), request, how=keyed(request_key))
             return translate.inside(answer)
 
     def instances_in(self, config: Any) -> int:
         """Return how many instances a spec asks for."""
         return int(specs.build(job.JobConfig, config).instanceCount)
 
-    def refresh(self, wanted: str) -> job.RefreshResponse:
+    @call
+    async def refresh(self, wanted: str) -> job.RefreshResponse:
         """Whether there is such a job: there is nothing to refresh."""
         request = job.RefreshRequest(id=job_id(wanted))
-        answer: job.RefreshResponse = self._wire.call(method("Refresh"), request)
+        answer: job.RefreshResponse = await self._wire.call(method("Refresh"), request)
         return answer
 
-    def get(self, job: str) -> job.GetResponse:
-        answer = self._wire.call(method("Get"), get_request(job))
+    @call
+    async def get(self, job: str) -> job.GetResponse:
+        answer = await self._wire.call(method("Get"), get_request(job))
         return translate.inside(answer)
 
-    def cache(self, wanted: str) -> job.GetCacheResponse:
+    @call
+    async def cache(self, wanted: str) -> job.GetCacheResponse:
         """Return the runtime of a job, and the parts of its config that are kept with it."""
         request = job.GetCacheRequest(id=job_id(wanted))
-        answer: job.GetCacheResponse = self._wire.call(method("GetCache"), request)
+        answer: job.GetCacheResponse = await self._wire.call(method("GetCache"), request)
         return answer
 
-    def active(self) -> job.GetActiveJobsResponse:
+    @call
+    async def active(self) -> job.GetActiveJobsResponse:
         """Return the ids of all jobs that have not ended."""
         request = job.GetActiveJobsRequest()
-        answer: job.GetActiveJobsResponse = self._wire.call(method("GetActiveJobs"), request)
+        answer: job.GetActiveJobsResponse = await self._wire.call(method("GetActiveJobs"), request)
         return answer
 
-    def delete(self, job: str) -> job.DeleteResponse:
+    @call
+    async def delete(self, job: str) -> job.DeleteResponse:
         """Delete a job that has ended."""
-        answer = self._wire.call(method("Delete"), delete_request(job), how=ONCE)
+        answer = await self._wire.call(method("Delete"), delete_request(job), how=ONCE)
         return translate.inside(answer)
 
-    def stop(self, job: str) -> task.StopResponse:
+    @call
+    async def stop(self, job: str) -> task.StopResponse:
         """Stop the job: its runs are ended, and nothing of it runs again."""
         request = task.StopRequest(jobId=job_id(job))
         stop = RpcName("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
-        return translate.inside(self._wire.call(stop, request, how=keyed(None)))
+        return translate.inside(await self._wire.call(stop, request, how=keyed(None)))
 
-    def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:
+    @call
+    async def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:
         """Return summaries of the jobs that match all of the query; by default of the newest
         jobs."""
         request = job.QueryRequest(spec=spec_of(wanted), summaryOnly=True)
         if wanted.pool:
-            request.respoolID.value = self._pools.lookup(wanted.pool)
-        return translate.inside(self._wire.call(method("Query"), request))
+            request.respoolID.value = await self._pools.lookup(wanted.pool)
+        return translate.inside(await self._wire.call(method("Query"), request))
+
+    @call
+    async def with_name_like(self, part: str) -> Sequence[job.JobSummary]:
+        """Return the newest jobs whose names contain this."""
+        found = await self.query(JobQuery(name=part, limit=JOBS_MAX, total_max=JOBS_MAX))
+        return found.results
 
 
 def get_request(wanted: str) -> job.GetRequest:

@@ -17,16 +17,15 @@ from typing import Any, NamedTuple
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
+from peloton.sdk.calls import Awaited
 from peloton.sdk.errors import BadSpec, NotFound, Unsupported
-from peloton.sdk.jobs import TERMINAL_STATES, JobQuery, Jobs, state_name_of
+from peloton.sdk.jobs import JOBS_MAX, TERMINAL_STATES, JobQuery, Jobs, state_name_of
 
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 PREFIX = re.compile(r"[0-9a-f-]{4,35}", re.ASCII | re.IGNORECASE)
 CHANGES_MIN = 8
 """As much of an id as tables show is what a call that changes a job needs: a name that is not there
 any more may look like less of another job's."""
-JOBS_MAX = 10_000
-"""The newest jobs, among which the beginning of an id is searched."""
 SHOWN_MAX = 10
 BEFORE = re.compile(r"(.+)~(\d{1,4})", re.ASCII)
 """`NAME~K`: the job so many before the newest of the name."""
@@ -46,7 +45,7 @@ class JobNaming(NamedTuple):
     `user` is empty if not known. `note` is told which of several jobs was meant.
     """
 
-    jobs: Jobs
+    jobs: Jobs[Awaited]
     user: str = ""
     note: Callable[[str], object] = lambda text: None
 
@@ -56,7 +55,7 @@ def is_id(text: str) -> bool:
     return ID.fullmatch(text) is not None
 
 
-def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = False) -> str:
+async def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = False) -> str:
     """Return the id of the job with this id, name, or beginning of the id.
 
     `latest`: the newest is meant. Raises AmbiguousName, TooFarBack.
@@ -64,12 +63,12 @@ def resolved(caller: JobNaming, typed: str, *, changes: bool, latest: bool = Fal
     if not typed or is_id(typed):
         return typed
     try:
-        found = named(caller.jobs, typed)
+        found: Sequence[Any] = await named(caller.jobs, typed)
         if found:
             return _meant(caller, typed, found=found, changes=changes, latest=latest)
-        found = _before(caller, typed)
+        found = await _before(caller, typed)
         if not found and (not changes or len(typed) >= CHANGES_MIN):
-            found = _beginning(caller.jobs, typed)
+            found = await _beginning(caller.jobs, typed)
     except TooFarBack:
         raise
     except (NotFound, Unsupported):
@@ -111,35 +110,27 @@ def _meant(
     return str(one.id.value)
 
 
-def _before(caller: JobNaming, typed: str) -> Sequence[Any]:
+async def _before(caller: JobNaming, typed: str) -> Sequence[Any]:
     """Return the job that `NAME~K` means; nothing for any other text."""
     parts = BEFORE.fullmatch(typed)
     if parts is None:
         return []
-    found = _own(caller, named(caller.jobs, parts[1]))
+    found = _own(caller, await named(caller.jobs, parts[1]))
     if found and int(parts[2]) >= len(found):
         raise TooFarBack(f"{typed}: {len(found)} jobs are called {parts[1]}")
     return found[int(parts[2]) :][:1]
 
 
-def named(jobs: Jobs, typed: str) -> list[Any]:
+async def named(jobs: Jobs[Awaited], typed: str) -> list[Any]:
     """Return the jobs of exactly this name, the newest first."""
-    found = [one for one in with_name_like(jobs, typed) if one.name == typed]
+    found = [one for one in await jobs.with_name_like(typed) if one.name == typed]
     return sorted(found, key=lambda one: one.runtime.creationTime, reverse=True)
 
 
-def with_name_like(jobs: Jobs, part: str) -> Sequence[Any]:
-    """Return the newest jobs whose names contain this, as the server finds them."""
-    found: Sequence[Any] = jobs.query(
-        JobQuery(name=part, limit=JOBS_MAX, total_max=JOBS_MAX)
-    ).results
-    return found
-
-
-def _beginning(jobs: Jobs, typed: str) -> list[Any]:
+async def _beginning(jobs: Jobs[Awaited], typed: str) -> list[Any]:
     if PREFIX.fullmatch(typed) is None:
         return []
-    found = jobs.query(JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)).results
+    found = (await jobs.query(JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX))).results
     return [one for one in found if one.id.value.startswith(typed.lower())]
 
 
@@ -156,7 +147,7 @@ def _several(typed: str, found: Sequence[Any]) -> str:
 # ---- in requests ----
 
 
-def fill(request: Any, find: Callable[[str], str]) -> None:
+async def fill(caller: JobNaming, request: Any, *, changes: bool) -> None:
     """Put ids where a request names existing jobs otherwise."""
     for holder, field in _places(request.DESCRIPTOR):
         part = getattr(request, holder) if holder else request
@@ -164,7 +155,7 @@ def fill(request: Any, find: Callable[[str], str]) -> None:
             continue  # several, as in filters: those say it themselves
         typed = getattr(part, field)
         if typed and not is_id(typed):
-            setattr(part, field, find(typed))
+            setattr(part, field, await resolved(caller, typed, changes=changes))
 
 
 @functools.cache

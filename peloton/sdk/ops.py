@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import NamedTuple, TypeVar
 
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
+from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
-from peloton.sdk.wire import ONCE, READ, RpcName, Wire
+from peloton.sdk.wire import ONCE, READ, RpcName
 
 # Duration of one call of a wait; the server may answer earlier and is called again.
 WAIT_CALL_S = 20.0
@@ -107,17 +109,16 @@ def method(name: str) -> RpcName:
     return RpcName("api", ops_pb2_grpc.OpsStub, name)
 
 
-class OpsCalls:
+class OpsCalls(Calls[M]):
     """The calls of peloton.ops.v1."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def why(self, job: str, instance: int | None = None) -> ops.WhyResponse:
+    @call
+    async def why(self, job: str, instance: int | None = None) -> ops.WhyResponse:
         """Return why the job, or one instance, is in the state it is in."""
-        return self._wire.call(method("Why"), ops.WhyRequest(job_id=job, instance=instance))
+        return await self._wire.call(method("Why"), ops.WhyRequest(job_id=job, instance=instance))
 
-    def wait(
+    @call
+    async def wait(
         self,
         job: str,
         *,
@@ -131,7 +132,7 @@ class OpsCalls:
         again. Without a `timeout_s`, SILENCE_MAX_S without an answer raises ServiceUnavailable.
         `seen` is called about every second with the job's progress.
         """
-        job = self._wire.job_id(job, False)
+        job = await self._wire.job_id(job, changes=False)
         until = None if timeout_s is None else time.monotonic() + timeout_s
         silence, last = Silence(silent), WaitResult("", False, {}, 0)
         call_s = WAIT_FIRST_S
@@ -140,7 +141,7 @@ class OpsCalls:
             left_s = None if until is None else max(until - now, 0.0)
             call_s = call_s if left_s is None else min(call_s, left_s)
             try:
-                last = self._wait(job, call_s)
+                last = await self._wait(job, call_s)
                 pause_s, call_s = PAUSE_MIN_S, WAIT_CALL_S if seen is None else WAIT_SEEN_S
                 silence.is_over()
                 if seen is not None:
@@ -154,11 +155,11 @@ class OpsCalls:
                 pause_s, call_s = SILENCE_PAUSE_S, WAIT_FIRST_S
             if last.done or (until is not None and time.monotonic() >= until):
                 return last
-            time.sleep(pause_s if until is None else _no_longer(pause_s, until))
+            await self._wire.sleep(pause_s if until is None else _no_longer(pause_s, until))
 
-    def _wait(self, job: str, call_s: float) -> WaitResult:
+    async def _wait(self, job: str, call_s: float) -> WaitResult:
         request = ops.WaitJobRequest(job_id=job, timeout_s=call_s)
-        answer = self._wire.call(
+        answer = await self._wire.call(
             method("WaitJob"), request, how=READ, timeout_s=call_s + WAIT_GRACE_S
         )
         return WaitResult(
@@ -170,7 +171,8 @@ class OpsCalls:
             answer.problem,
         )
 
-    def watch(
+    @stream
+    async def watch(
         self,
         *,
         job: str = "",
@@ -178,7 +180,7 @@ class OpsCalls:
         pool: str = "",
         resume: str = "",
         silent: Callable[[str], None] | None = None,
-    ) -> Iterator[ops.WatchResponse]:
+    ) -> AsyncGenerator[ops.WatchResponse, None]:
         """Yield the changes of a job, of a pool with its jobs, or of all actors of some kinds, as
         they happen.
 
@@ -187,16 +189,17 @@ class OpsCalls:
         shard come once and in order, and what was lost is a gap in a message. `silent` is as in
         `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
         """
-        silence, begun, job = Silence(silent), False, self._wire.job_id(job, False)
+        silence, begun, job = Silence(silent), False, await self._wire.job_id(job, changes=False)
         while True:
             request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=resume)
             try:
-                for message in self._wire.stream(method("Watch"), request):
-                    silence.is_over()
-                    renewed, resume = message.resume != resume, message.resume
-                    if message.events or message.gaps or renewed or not begun:
-                        begun = True
-                        yield message
+                async with aclosing(self._wire.stream(method("Watch"), request)) as messages:
+                    async for message in messages:
+                        silence.is_over()
+                        renewed, resume = message.resume != resume, message.resume
+                        if message.events or message.gaps or renewed or not begun:
+                            begun = True
+                            yield message
                 raise ServiceUnavailable("the stream ended")
             except TryLater as error:
                 # Too many streams, or we read too slowly and were cut off.
@@ -205,41 +208,51 @@ class OpsCalls:
             except ServiceUnavailable as error:
                 silence.goes_on(time.monotonic(), error)
                 pause_s = SILENCE_PAUSE_S
-            time.sleep(pause_s)
+            await self._wire.sleep(pause_s)
 
-    def hosts(self) -> ops.ListHostsResponse:
+    @call
+    async def hosts(self) -> ops.ListHostsResponse:
         """Return every host: its state, what it has, and what of it is free."""
-        return self._wire.call(method("ListHosts"), ops.ListHostsRequest())
+        return await self._wire.call(method("ListHosts"), ops.ListHostsRequest())
 
-    def pools(self) -> ops.ListPoolsResponse:
+    @call
+    async def pools(self) -> ops.ListPoolsResponse:
         """Return reservation, entitlement, use and demand of every pool that the caller may see."""
-        return self._wire.call(method("ListPools"), ops.ListPoolsRequest())
+        return await self._wire.call(method("ListPools"), ops.ListPoolsRequest())
 
-    def pool_history(self, path: str) -> ops.PoolHistoryResponse:
+    @call
+    async def pool_history(self, path: str) -> ops.PoolHistoryResponse:
         """Return what a pool held, borrowed and left to others, hour by hour. Raises NotFound."""
-        return self._wire.call(method("PoolHistory"), ops.PoolHistoryRequest(path=path))
+        return await self._wire.call(method("PoolHistory"), ops.PoolHistoryRequest(path=path))
 
-    def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
+    @call
+    async def host(self, name: str, *, limit: int = 0) -> ops.ShowHostResponse:
         """Return one host, and at most so many of its runs (0: 1,000). Raises NotFound."""
-        return self._wire.call(method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit))
+        return await self._wire.call(
+            method("ShowHost"), ops.ShowHostRequest(name=name, limit=limit)
+        )
 
-    def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
+    @call
+    async def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
         """Remove a host. Refused if it has runs, unless those may be lost."""
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)
-        return self._wire.call(method("ForgetHost"), request, how=ONCE)
+        return await self._wire.call(method("ForgetHost"), request, how=ONCE)
 
-    def quarantine(self) -> ops.ListQuarantineResponse:
+    @call
+    async def quarantine(self) -> ops.ListQuarantineResponse:
         """Return the dead letters: messages on which their actor failed too often."""
-        return self._wire.call(method("ListQuarantine"), ops.ListQuarantineRequest())
+        return await self._wire.call(method("ListQuarantine"), ops.ListQuarantineRequest())
 
-    def redrive(self, key: str, message: str = "") -> ops.RedriveResponse:
+    @call
+    async def redrive(self, key: str, message: str = "") -> ops.RedriveResponse:
         """Redrive the dead letters of an actor; with `message`, only if one has that name."""
         request = ops.RedriveRequest(key=key, message=message)
-        return self._wire.call(method("Redrive"), request, how=ONCE)
+        return await self._wire.call(method("Redrive"), request, how=ONCE)
 
-    def story(self, key: str) -> ops.StoryResponse:
+    @call
+    async def story(self, key: str) -> ops.StoryResponse:
         """Return the recent transitions of one actor, with their causes."""
-        return self._wire.call(method("Story"), ops.StoryRequest(key=key))
+        return await self._wire.call(method("Story"), ops.StoryRequest(key=key))
 
 
 def _no_longer(pause_s: float, until: float) -> float:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from peloton.ops.v1 import outputs_pb2 as wire
 from peloton.ops.v1 import outputs_pb2_grpc
+from peloton.sdk.calls import Blocking, Calls, M, call
 from peloton.sdk.errors import NotFound, PelotonError, Unsupported
-from peloton.sdk.wire import READ, RpcName, Wire
+from peloton.sdk.wire import READ, RpcName
 
 HOLD_S, RENEW_S, LAST_CALL_S = 60.0, 15.0, 1.0
 """For how long output is held, and how often that is said again."""
@@ -35,13 +36,11 @@ class OutputsWanted(NamedTuple):
     in_order: bool = False
 
 
-class OutputCalls:
+class OutputCalls(Calls[M]):
     """The calls of peloton.ops.v1.Outputs."""
 
-    def __init__(self, connection: Wire) -> None:
-        self._wire = connection
-
-    def read(self, job: str, wanted: OutputsWanted) -> wire.ReadOutputsResponse:
+    @call
+    async def read(self, job: str, wanted: OutputsWanted) -> wire.ReadOutputsResponse:
         """Return the output of instances, as much as one answer holds: go on at `next`."""
         request = wire.ReadOutputsRequest(
             job_id=job,
@@ -53,28 +52,32 @@ class OutputCalls:
             in_order=wanted.in_order,
         )
         rpc = RpcName("jobmgr", outputs_pb2_grpc.OutputsStub, "ReadOutputs")
-        found: wire.ReadOutputsResponse = self._wire.call(rpc, request, how=READ)
+        found: wire.ReadOutputsResponse = await self._wire.call(rpc, request, how=READ)
         return found
 
-    def hold(self, job: str, for_s: float = HOLD_S) -> float:
+    @call
+    async def hold(self, job: str, for_s: float = HOLD_S) -> float:
         """Keep what the runs of a job leave for so many seconds, 300 at most.
 
         Returns for how many it is kept: 0 if that cannot be done.
         """
         request = wire.HoldOutputsRequest(job_id=job, for_s=for_s)
         rpc = RpcName("hostmgr", outputs_pb2_grpc.OutputsStub, "HoldOutputs")
-        found: wire.HoldOutputsResponse = self._wire.call(rpc, request, how=READ)
+        found: wire.HoldOutputsResponse = await self._wire.call(rpc, request, how=READ)
         return found.for_s
 
     @contextmanager
-    def held(self, job: str) -> Iterator[None]:
+    def held(self: OutputCalls[Blocking], job: str) -> Iterator[None]:
         """Keep what the runs of a job leave until the context ends, and a minute longer.
 
         A thread says so every `RENEW_S`; one call does for all instances. If it fails, nothing is
         raised: readers are told what is gone then. It is said again even if nothing could be held:
-        a daemon that has just begun may not have its keeper yet.
+        a daemon that has just begun may not have its keeper yet. A program that awaits calls `hold`
+        in a task of its own.
         """
-        over, job = threading.Event(), self._wire.job_id(job, False)
+        if self._awaited is None:
+            raise TypeError("held() is for a Client: with an AsyncClient, call hold() in a task")
+        over = threading.Event()
         thread = threading.Thread(
             target=self._renew, args=(job, over), name=f"hold-{job}", daemon=True
         )
@@ -88,11 +91,11 @@ class OutputCalls:
             if worthwhile:  # a call under way ends before the client is closed
                 thread.join(LAST_CALL_S)
 
-    def _renew(self, job: str, over: threading.Event) -> None:
+    def _renew(self: OutputCalls[Blocking], job: str, over: threading.Event) -> None:
         while not over.wait(RENEW_S) and self._held(job):
             pass
 
-    def _held(self, job: str) -> bool:
+    def _held(self: OutputCalls[Blocking], job: str) -> bool:
         """Return whether it is worthwhile to say it again."""
         try:
             self.hold(job)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.sdk import sandbox
-from peloton.sdk.wire import ONCE, READ, How, RpcName, Wire, keyed
+from peloton.sdk.calls import Calls, M, call, stream
+from peloton.sdk.wire import ONCE, READ, How, RpcName, keyed
 
 
 def container_of(status: pod.PodStatus) -> pod.ContainerStatus:
@@ -17,56 +19,69 @@ def container_of(status: pod.PodStatus) -> pod.ContainerStatus:
     return status.containers_status[0] if status.containers_status else pod.ContainerStatus()
 
 
-class PodCalls:
+class PodCalls(Calls[M]):
     """The calls about one pod."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def get(self, name: str, *, status_only: bool = False, limit: int = 0) -> svc.GetPodResponse:
+    @call
+    async def get(
+        self, name: str, *, status_only: bool = False, limit: int = 0
+    ) -> svc.GetPodResponse:
         """Return the pod as it is, and the runs it had before: `limit` runs in all, 0 for every
         one."""
-        return self._call("GetPod", name, status_only=status_only, limit=limit)
+        return await self._call("GetPod", name, status_only=status_only, limit=limit)
 
-    def cache(self, name: str) -> svc.GetPodCacheResponse:
+    @call
+    async def cache(self, name: str) -> svc.GetPodCacheResponse:
         """Return the status and the labels of a pod."""
-        return self._call("GetPodCache", name)
+        return await self._call("GetPodCache", name)
 
-    def events(self, name: str, *, run: str = "") -> svc.GetPodEventsResponse:
+    @call
+    async def events(self, name: str, *, run: str = "") -> svc.GetPodEventsResponse:
         """Return the events of one run, the newest first; of the newest run if none is named."""
-        return self._call("GetPodEvents", name, pod_id={"value": run})
+        return await self._call("GetPodEvents", name, pod_id={"value": run})
 
-    def delete_events(self, name: str, run: str) -> svc.DeletePodEventsResponse:
+    @call
+    async def delete_events(self, name: str, run: str) -> svc.DeletePodEventsResponse:
         """Hide the events until now of this run from all clients."""
-        return self._call("DeletePodEvents", name, pod_id={"value": run}, how=ONCE)
+        return await self._call("DeletePodEvents", name, pod_id={"value": run}, how=ONCE)
 
-    def refresh(self, name: str) -> svc.RefreshPodResponse:
+    @call
+    async def refresh(self, name: str) -> svc.RefreshPodResponse:
         """Whether there is such a pod: there is nothing to refresh."""
-        return self._call("RefreshPod", name)
+        return await self._call("RefreshPod", name)
 
-    def start(self, name: str) -> svc.StartPodResponse:
+    @call
+    async def start(self, name: str) -> svc.StartPodResponse:
         """Begin a new run of a pod that was stopped; another is left as it is."""
-        return self._call("StartPod", name, how=keyed(None))
+        return await self._call("StartPod", name, how=keyed(None))
 
-    def stop(self, name: str) -> svc.StopPodResponse:
+    @call
+    async def stop(self, name: str) -> svc.StopPodResponse:
         """End a pod, which stays so until it is started."""
-        return self._call("StopPod", name, how=keyed(None))
+        return await self._call("StopPod", name, how=keyed(None))
 
-    def restart(self, name: str, *, check_sla: bool = False) -> svc.RestartPodResponse:
+    @call
+    async def restart(self, name: str, *, check_sla: bool = False) -> svc.RestartPodResponse:
         """Begin a new run of a pod; one that runs is killed first."""
-        return self._call("RestartPod", name, check_sla=check_sla, how=keyed(None))
+        return await self._call("RestartPod", name, check_sla=check_sla, how=keyed(None))
 
-    def browse(self, name: str, *, run: str = "") -> svc.BrowsePodSandboxResponse:
+    @call
+    async def browse(self, name: str, *, run: str = "") -> svc.BrowsePodSandboxResponse:
         """Return where the files of a run are; of the newest run if none is named."""
-        return self._call("BrowsePodSandbox", name, pod_id={"value": run})
+        return await self._call("BrowsePodSandbox", name, pod_id={"value": run})
 
-    def logs(self, name: str, *, run: str = "", filename: str = "stdout") -> Iterator[bytes]:
+    @stream
+    async def logs(
+        self, name: str, *, run: str = "", filename: str = "stdout"
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of one file of the sandbox, piece by piece."""
-        found = self.browse(name, run=run)
+        found = await self.browse(name, run=run)
         file = sandbox.file_named(filename, found.paths, host=found.hostname, port=found.port)
-        return sandbox.download(file, timeout_s=self._wire.timeout_s)
+        async with aclosing(self._wire.download(file)) as pieces:
+            async for piece in pieces:
+                yield piece
 
-    def _call(self, call: str, name: str, *, how: How = READ, **more: Any) -> Any:
+    async def _call(self, call: str, name: str, *, how: How = READ, **more: Any) -> Any:
         request = getattr(svc, f"{call}Request")(pod_name={"value": name}, **more)
         method = RpcName("jobmgr", pod_svc_pb2_grpc.PodServiceStub, call)
-        return self._wire.call(method, request, how=how)
+        return await self._wire.call(method, request, how=how)

@@ -9,8 +9,9 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.sdk import specs, translate
+from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import BadSpec, NotFound
-from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
+from peloton.sdk.wire import ONCE, RpcName, keyed
 
 ROOT = "/"
 
@@ -44,25 +45,24 @@ def give_shares(built: respool.ResourcePoolConfig, config: Any) -> None:
             one.share = 1.0
 
 
-class PoolCalls:
+class PoolCalls(Calls[M]):
     """The calls about pools."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def create(self, path: str, config: Any, *, request_key: str | None = None) -> str:
+    @call
+    async def create(self, path: str, config: Any, *, request_key: str | None = None) -> str:
         """Create a pool at `path`; its parent must exist. Returns the id.
 
         A pool without `resources` has the limits of its parent, as they are now.
         """
-        built = self.built(path, config)
+        built = await self.built(path, config)
         request = respool.CreateRequest(config=built)
         how = keyed(request_key)
         with specs.spelled_as(config):
-            answer = self._wire.call(method("CreateResourcePool"), request, how=how)
+            answer = await self._wire.call(method("CreateResourcePool"), request, how=how)
             return translate.inside(answer).result.value
 
-    def built(self, path: str, config: Any) -> respool.ResourcePoolConfig:
+    @call
+    async def built(self, path: str, config: Any) -> respool.ResourcePoolConfig:
         """Return the message of a spec for the pool at `path`, whose parent must exist.
 
         Without `resources` it has the limits of its parent, as they are now.
@@ -77,31 +77,36 @@ class PoolCalls:
                 f"is {built.name!r} and must be {name!r}, the last part of the path", field="name"
             )
         give_shares(built, config)
-        built.parent.value = self.lookup(parent)
+        built.parent.value = await self.lookup(parent)
         if not built.resources:
-            built.resources.extend(self.limits(built.parent.value))
+            built.resources.extend(await self.limits(built.parent.value))
         return built
 
-    def update(self, path: str, config: Any, *, force: bool = False) -> respool.UpdateResponse:
+    @call
+    async def update(
+        self, path: str, config: Any, *, force: bool = False
+    ) -> respool.UpdateResponse:
         """Replace the config of the pool at `path`; `config` is a whole spec, as of `create`.
 
         With `force` the rules of the tree are not checked, such as that limits of children fit.
         """
-        request = respool.UpdateRequest(config=self.built(path, config), Force=force)
-        request.id.value = self.lookup(path)
+        request = respool.UpdateRequest(config=await self.built(path, config), Force=force)
+        request.id.value = await self.lookup(path)
         with specs.spelled_as(config):
-            answer = self._wire.call(method("UpdateResourcePool"), request, how=ONCE)
+            answer = await self._wire.call(method("UpdateResourcePool"), request, how=ONCE)
             return translate.inside(answer)
 
-    def limits(self, pool_id: str) -> list[respool.ResourceConfig]:
+    @call
+    async def limits(self, pool_id: str) -> list[respool.ResourceConfig]:
         """Return resources with the limits of a pool, and nothing reserved."""
-        found = self.get(pool_id).poolinfo.config.resources
+        found = (await self.get(pool_id)).poolinfo.config.resources
         return [respool.ResourceConfig(kind=one.kind, limit=one.limit, share=1.0) for one in found]
 
-    def lookup(self, path: str) -> str:
+    @call
+    async def lookup(self, path: str) -> str:
         """Return the id of the pool at `path`."""
         request = respool.LookupRequest(path=respool.ResourcePoolPath(value=path))
-        answer = self._wire.call(method("LookupResourcePoolID"), request)
+        answer = await self._wire.call(method("LookupResourcePoolID"), request)
         try:
             found = translate.inside(answer).id.value
         except NotFound as error:
@@ -111,19 +116,22 @@ class PoolCalls:
             raise NotFound(f"resource pool not found: {path}", kind="notFound")
         return found
 
-    def get(self, pool_id: str, *, children: bool = False) -> respool.GetResponse:
+    @call
+    async def get(self, pool_id: str, *, children: bool = False) -> respool.GetResponse:
         request = respool.GetRequest(
             id=peloton_pb2.ResourcePoolID(value=pool_id), includeChildPools=children
         )
-        return translate.inside(self._wire.call(method("GetResourcePool"), request))
+        return translate.inside(await self._wire.call(method("GetResourcePool"), request))
 
-    def list(self) -> respool.QueryResponse:
+    @call
+    async def list(self) -> respool.QueryResponse:
         """Return every pool, including the root."""
-        answer = self._wire.call(method("Query"), respool.QueryRequest())
+        answer = await self._wire.call(method("Query"), respool.QueryRequest())
         return translate.inside(answer)
 
-    def delete(self, path: str) -> respool.DeleteResponse:
+    @call
+    async def delete(self, path: str) -> respool.DeleteResponse:
         """Delete a pool that has no children and no work."""
         request = respool.DeleteRequest(path=respool.ResourcePoolPath(value=path))
-        answer = self._wire.call(method("DeleteResourcePool"), request, how=ONCE)
+        answer = await self._wire.call(method("DeleteResourcePool"), request, how=ONCE)
         return translate.inside(answer)

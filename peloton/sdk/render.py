@@ -25,5 +25,5 @@ def enum_name(message: Message, field: str) -> str:
     """Return the name of an enum's value; its number if a newer server has more values."""
     number = getattr(message, field)
     kind = message.DESCRIPTOR.fields_by_name[field].enum_type
-    value = kind.values_by_number.get(number)
+    value = kind.values_by_number.get(number) if kind else None
     return value.name if value else str(number)

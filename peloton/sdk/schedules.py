@@ -8,8 +8,9 @@ from typing import Any
 from peloton.ops.v1 import schedules_pb2 as wire
 from peloton.ops.v1 import schedules_pb2_grpc
 from peloton.sdk import specs
+from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.jobs import built
-from peloton.sdk.wire import ONCE, READ, RpcName, Wire, keyed
+from peloton.sdk.wire import ONCE, READ, RpcName, keyed
 
 OVERLAPS = ("skip", "allow", "replace")
 
@@ -35,59 +36,63 @@ def _schedule(name: str, pool: str, *, config: Any, timing: Timing) -> wire.Sche
         cron=timing.cron,
         time_zone=timing.zone,
         pool=pool,
-        overlap=OVERLAPS.index(timing.overlap),
+        overlap=OVERLAPS.index(timing.overlap),  # type: ignore[arg-type]
         starting_deadline_s=timing.starting_deadline_s,
         paused=timing.paused,
         job=built(config),
     )
 
 
-class ScheduleCalls:
+class ScheduleCalls(Calls[M]):
     """The calls of peloton.ops.v1.Schedules."""
 
-    def __init__(self, connection: Wire) -> None:
-        self._wire = connection
-
-    def create(
+    @call
+    async def create(
         self, name: str, pool: str, *, config: Any, timing: Timing, request_key: str | None = None
     ) -> wire.CreateScheduleResponse:
         """Create a schedule; `config` is the spec of its jobs, see `specs`."""
         schedule = _schedule(name, pool, config=config, timing=timing)
         request = wire.CreateScheduleRequest(schedule=schedule)
         with specs.spelled_as(config):
-            return self._wire.call(_rpc("CreateSchedule"), request, how=keyed(request_key))
+            return await self._wire.call(_rpc("CreateSchedule"), request, how=keyed(request_key))
 
-    def check(
+    @call
+    async def check(
         self, name: str, pool: str, *, config: Any, timing: Timing
     ) -> wire.CheckScheduleResponse:
         """Return the next moments of a schedule that could be made; makes nothing."""
         schedule = _schedule(name, pool, config=config, timing=timing)
         request = wire.CheckScheduleRequest(schedule=schedule)
         with specs.spelled_as(config):
-            found: wire.CheckScheduleResponse = self._wire.call(
+            found: wire.CheckScheduleResponse = await self._wire.call(
                 _rpc("CheckSchedule"), request, how=READ
             )
             return found
 
-    def get(self, name: str) -> wire.GetScheduleResponse:
+    @call
+    async def get(self, name: str) -> wire.GetScheduleResponse:
         """Return one schedule, with the last jobs it made."""
-        return self._wire.call(_rpc("GetSchedule"), wire.GetScheduleRequest(name=name))
+        return await self._wire.call(_rpc("GetSchedule"), wire.GetScheduleRequest(name=name))
 
-    def all(self) -> wire.ListSchedulesResponse:
+    @call
+    async def all(self) -> wire.ListSchedulesResponse:
         """Return all schedules that the caller may see."""
-        return self._wire.call(_rpc("ListSchedules"), wire.ListSchedulesRequest())
+        return await self._wire.call(_rpc("ListSchedules"), wire.ListSchedulesRequest())
 
-    def pause(self, name: str) -> wire.PauseScheduleResponse:
+    @call
+    async def pause(self, name: str) -> wire.PauseScheduleResponse:
         """Let a schedule make no jobs until it is resumed."""
         request = wire.PauseScheduleRequest(name=name)
-        return self._wire.call(_rpc("PauseSchedule"), request, how=ONCE)
+        return await self._wire.call(_rpc("PauseSchedule"), request, how=ONCE)
 
-    def resume(self, name: str) -> wire.ResumeScheduleResponse:
+    @call
+    async def resume(self, name: str) -> wire.ResumeScheduleResponse:
         """Let a schedule make jobs again, from the next moment on."""
         request = wire.ResumeScheduleRequest(name=name)
-        return self._wire.call(_rpc("ResumeSchedule"), request, how=ONCE)
+        return await self._wire.call(_rpc("ResumeSchedule"), request, how=ONCE)
 
-    def delete(self, name: str) -> wire.DeleteScheduleResponse:
+    @call
+    async def delete(self, name: str) -> wire.DeleteScheduleResponse:
         """Delete a schedule; its jobs stay."""
         request = wire.DeleteScheduleRequest(name=name)
-        return self._wire.call(_rpc("DeleteSchedule"), request, how=ONCE)
+        return await self._wire.call(_rpc("DeleteSchedule"), request, how=ONCE)

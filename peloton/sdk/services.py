@@ -7,7 +7,8 @@ everything is told as it is now, after a `gap`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as admin
@@ -15,9 +16,10 @@ from peloton.api.v1alpha.admin.svc import admin_svc_pb2_grpc
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as svc
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
+from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
 from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, Silence
-from peloton.sdk.wire import ONCE, RpcName, Wire
+from peloton.sdk.wire import ONCE, RpcName
 
 EVERYTHING = 1
 """The revision from which a watch tells everything as it is now."""
@@ -34,17 +36,16 @@ class WatchTold(NamedTuple):
     gap: str = ""
 
 
-class ServiceCalls:
+class ServiceCalls(Calls[M]):
     """Calls about services, their endpoints, and lockdowns."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def endpoints(self, job: str) -> endpoints_pb2.ListEndpointsResponse:
+    @call
+    async def endpoints(self, job: str) -> endpoints_pb2.ListEndpointsResponse:
         """Return the instances of a job that are available."""
         call = RpcName("jobmgr", endpoints_pb2_grpc.EndpointsStub, "ListEndpoints")
-        return self._wire.call(call, endpoints_pb2.ListEndpointsRequest(job_id=job))
+        return await self._wire.call(call, endpoints_pb2.ListEndpointsRequest(job_id=job))
 
+    @stream
     def watch_jobs(
         self,
         jobs: Sequence[str] = (),
@@ -52,17 +53,18 @@ class ServiceCalls:
         labels: LabelPairs = (),
         start: int = 0,
         silent: Callable[[str], None] | None = None,
-    ) -> Iterator[WatchTold]:
+    ) -> AsyncGenerator[WatchTold, None]:
         """Yield these services, or all, as they change; `silent` is as in `OpsCalls.wait`."""
         request = svc.WatchRequest(start_revision=start)
         wanted = request.stateless_job_filter
         wanted.SetInParent()
         for job in jobs:
-            wanted.job_ids.add(value=self._wire.job_id(job, False))
+            wanted.job_ids.add(value=job)
         for key, value in labels:
             wanted.labels.add(key=key, value=value)
         return self._watch(request, silent)
 
+    @stream
     def watch_pods(
         self,
         job: str = "",
@@ -71,46 +73,53 @@ class ServiceCalls:
         labels: LabelPairs = (),
         start: int = 0,
         silent: Callable[[str], None] | None = None,
-    ) -> Iterator[WatchTold]:
+    ) -> AsyncGenerator[WatchTold, None]:
         """Yield these pods, or all of a service, or of all services, as they change."""
         request = svc.WatchRequest(start_revision=start)
         wanted = request.pod_filter
         wanted.SetInParent()
         if job:
-            wanted.job_id.value = self._wire.job_id(job, False)
+            wanted.job_id.value = job
         for pod in pods:
             wanted.pod_names.add(value=pod)
         for key, value in labels:
             wanted.labels.add(key=key, value=value)
         return self._watch(request, silent)
 
-    def cancel_watch(self, watch_id: str) -> svc.CancelResponse:
+    @call
+    async def cancel_watch(self, watch_id: str) -> svc.CancelResponse:
         """End a watch of the daemon that is called."""
         call = RpcName("jobmgr", watch_svc_pb2_grpc.WatchServiceStub, "Cancel")
-        return self._wire.call(call, svc.CancelRequest(watch_id=watch_id), how=ONCE)
+        return await self._wire.call(call, svc.CancelRequest(watch_id=watch_id), how=ONCE)
 
-    def lock(self, components: Sequence[str]) -> admin.LockdownResponse:
+    @call
+    async def lock(self, components: Sequence[str]) -> admin.LockdownResponse:
         """Stop these components of the cluster."""
         request = admin.LockdownRequest(components=components)
-        return self._wire.call(_admin("Lockdown"), request)
+        return await self._wire.call(_admin("Lockdown"), request)
 
-    def unlock(self, components: Sequence[str]) -> admin.RemoveLockdownResponse:
+    @call
+    async def unlock(self, components: Sequence[str]) -> admin.RemoveLockdownResponse:
         """Let these components go on."""
         request = admin.RemoveLockdownRequest(components=components)
-        return self._wire.call(_admin("RemoveLockdown"), request)
+        return await self._wire.call(_admin("RemoveLockdown"), request)
 
-    def _watch(
+    async def _watch(
         self, request: svc.WatchRequest, silent: Callable[[str], None] | None
-    ) -> Iterator[WatchTold]:
+    ) -> AsyncGenerator[WatchTold, None]:
         silence, gap = Silence(silent), ""
+        for named in (*request.stateless_job_filter.job_ids, request.pod_filter.job_id):
+            if named.value:
+                named.value = await self._wire.job_id(named.value, changes=False)
         call = RpcName("jobmgr", watch_svc_pb2_grpc.WatchServiceStub, "Watch")
         while True:
             try:
-                for message in self._wire.stream(call, request):
-                    silence.is_over()
-                    request.start_revision = message.revision
-                    yield WatchTold(message, gap)
-                    gap = ""
+                async with aclosing(self._wire.stream(call, request)) as messages:
+                    async for message in messages:
+                        silence.is_over()
+                        request.start_revision = message.revision
+                        yield WatchTold(message, gap)
+                        gap = ""
                 raise ServiceUnavailable("the stream ended")
             except TryLater as error:
                 silence.goes_on(time.monotonic(), error)
@@ -126,7 +135,7 @@ class ServiceCalls:
                 if error.kind == "OUT_OF_RANGE":
                     gap, request.start_revision = str(error), EVERYTHING
                 pause_s = SILENCE_PAUSE_S
-            time.sleep(pause_s)
+            await self._wire.sleep(pause_s)
 
 
 def _admin(name: str) -> RpcName:

@@ -50,7 +50,7 @@ def build(kind: type[M], data: Any) -> M:
         return data
     message = kind()
     fill(message, data, path="")
-    missing = message.FindInitializationErrors()
+    missing = message.FindInitializationErrors()  # type: ignore[attr-defined]
     if missing:
         raise BadSpec("must be given", field=missing[0])
     return message

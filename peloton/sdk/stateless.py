@@ -7,8 +7,8 @@ read first, and a change by another client in between is a Conflict.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, NamedTuple
 
 from peloton.api.v0.peloton_pb2 import Secret
@@ -18,6 +18,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.api.v1alpha.query import query_pb2 as query
 from peloton.sdk import specs
+from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.jobs import ALL_JOBS, JobQuery, naming_new, number_of, spec_of
 from peloton.sdk.pools import PoolCalls
@@ -99,14 +100,15 @@ def of_spec(given: Any) -> Iterator[None]:
         raise BadSpec(found["text"], field=path, kind=error.kind) from None
 
 
-class StatelessCalls:
+class StatelessCalls(Calls[M]):
     """The calls about services."""
 
-    def __init__(self, wire: Wire, pools: PoolCalls) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, pools: PoolCalls[M]) -> None:
+        super().__init__(wire)
         self._pools = pools
 
-    def create(
+    @call
+    async def create(
         self,
         pool: str,
         spec: Any,
@@ -121,7 +123,7 @@ class StatelessCalls:
         `request_key` makes no second service.
         """
         request = svc.CreateJobRequest(
-            spec=self._built(spec, pool),
+            spec=await self._built(spec, pool),
             create_spec=stateless.CreateSpec(
                 batch_size=how.batch,
                 max_instance_retries=how.max_instance_retries,
@@ -134,9 +136,10 @@ class StatelessCalls:
         for one in how.secrets:
             request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec), naming_new(wanted_id, request_key) as request.job_id.value:
-            return self._call("CreateJob", request, how=keyed(request_key))
+            return await self._call("CreateJob", request, how=keyed(request_key))
 
-    def replace(
+    @call
+    async def replace(
         self,
         job: str,
         spec: Any,
@@ -152,8 +155,8 @@ class StatelessCalls:
         """
         request = svc.ReplaceJobRequest(
             job_id=named(job),
-            spec=self._built(spec, pool),
-            version=named(version or self.version(job)),
+            spec=await self._built(spec, pool),
+            version=named(version or await self.version(job)),
             update_spec=stateless.UpdateSpec(
                 batch_size=how.batch,
                 rollback_on_failure=how.rollback_on_failure,
@@ -169,21 +172,23 @@ class StatelessCalls:
         for one in how.secrets:
             request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec):
-            return self._call("ReplaceJob", request, how=keyed(None))
+            return await self._call("ReplaceJob", request, how=keyed(None))
 
-    def diff(
+    @call
+    async def diff(
         self, job: str, spec: Any, *, pool: str = "", version: str = ""
     ) -> svc.GetReplaceJobDiffResponse:
         """Return which pods `replace` would change; ranges of the answer include their last pod."""
         request = svc.GetReplaceJobDiffRequest(
             job_id=named(job),
-            spec=self._built(spec, pool),
-            version=named(version or self.version(job)),
+            spec=await self._built(spec, pool),
+            version=named(version or await self.version(job)),
         )
         with of_spec(spec):
-            return self._call("GetReplaceJobDiff", request)
+            return await self._call("GetReplaceJobDiff", request)
 
-    def restart(
+    @call
+    async def restart(
         self,
         job: str,
         ranges: Sequence[Range] = (),
@@ -194,7 +199,7 @@ class StatelessCalls:
         """Begin new runs of pods, a batch at a time; without ranges, of all."""
         request = svc.RestartJobRequest(
             job_id=named(job),
-            version=named(version or self.version(job)),
+            version=named(version or await self.version(job)),
             restart_spec=stateless.RestartSpec(
                 batch_size=how.batch,
                 ranges=map(pod_range, ranges),
@@ -203,91 +208,122 @@ class StatelessCalls:
             ),
             opaque_data={"data": how.opaque},
         )
-        return self._call("RestartJob", request, how=keyed(None))
+        return await self._call("RestartJob", request, how=keyed(None))
 
-    def start(self, job: str, *, version: str = "") -> svc.StartJobResponse:
+    @call
+    async def start(self, job: str, *, version: str = "") -> svc.StartJobResponse:
         """Begin new runs of all stopped pods."""
-        return self._versioned("StartJob", job, version=version)
+        return await self._versioned("StartJob", job, version=version)
 
-    def stop(self, job: str, *, version: str = "") -> svc.StopJobResponse:
+    @call
+    async def stop(self, job: str, *, version: str = "") -> svc.StopJobResponse:
         """End all pods, which stay so until the service is started."""
-        return self._versioned("StopJob", job, version=version)
+        return await self._versioned("StopJob", job, version=version)
 
-    def delete(self, job: str, *, version: str = "", force: bool = False) -> svc.DeleteJobResponse:
+    @call
+    async def delete(
+        self, job: str, *, version: str = "", force: bool = False
+    ) -> svc.DeleteJobResponse:
         """Delete a service that is stopped, or with `force` any."""
-        return self._versioned("DeleteJob", job, version=version, force=force)
+        return await self._versioned("DeleteJob", job, version=version, force=force)
 
-    def pause(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+    @call
+    async def pause(self, job: str, *, version: str = "", opaque: str = "") -> Any:
         """Pause the workflow: it begins with no more pods until it is resumed."""
-        return self._versioned(
+        return await self._versioned(
             "PauseJobWorkflow", job, version=version, opaque_data={"data": opaque}
         )
 
-    def resume(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+    @call
+    async def resume(self, job: str, *, version: str = "", opaque: str = "") -> Any:
         """Resume the workflow: it goes on as before the pause."""
-        return self._versioned(
+        return await self._versioned(
             "ResumeJobWorkflow", job, version=version, opaque_data={"data": opaque}
         )
 
-    def abort(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+    @call
+    async def abort(self, job: str, *, version: str = "", opaque: str = "") -> Any:
         """End the workflow; what was changed stays so."""
-        return self._versioned(
+        return await self._versioned(
             "AbortJobWorkflow", job, version=version, opaque_data={"data": opaque}
         )
 
-    def workflows(self, job: str, *, limit: int = 0) -> svc.ListJobWorkflowsResponse:
+    @call
+    async def workflows(self, job: str, *, limit: int = 0) -> svc.ListJobWorkflowsResponse:
         """Return the workflows of a service that are kept, the newest first; 0 for all."""
         request = svc.ListJobWorkflowsRequest(job_id=named(job), updates_limit=limit)
-        return self._call("ListJobWorkflows", request)
+        return await self._call("ListJobWorkflows", request)
 
-    def workflow_events(
+    @call
+    async def workflow_events(
         self, job: str, instance: int, *, limit: int = 0
     ) -> svc.GetWorkflowEventsResponse:
         """Return what the present workflow did to one pod, the newest first; 0 for all."""
         request = svc.GetWorkflowEventsRequest(job_id=named(job), instance_id=instance, limit=limit)
-        return self._call("GetWorkflowEvents", request)
+        return await self._call("GetWorkflowEvents", request)
 
-    def get(self, job: str, *, version: str = "", summary_only: bool = False) -> svc.GetJobResponse:
+    @call
+    async def get(
+        self, job: str, *, version: str = "", summary_only: bool = False
+    ) -> svc.GetJobResponse:
         """Return spec, status and newest workflow; of a version its spec alone; or the summary
         alone."""
         request = svc.GetJobRequest(job_id=named(job), summary_only=summary_only)
         if version:
             request.version.value = version
-        return self._call("GetJob", request)
+        return await self._call("GetJob", request)
 
-    def version(self, job: str) -> str:
+    @call
+    async def version(self, job: str) -> str:
         """Return the present entity version of a service."""
-        return str(self.get(job, summary_only=True).summary.status.version.value)
+        found = await self.get(job, summary_only=True)
+        return str(found.summary.status.version.value)
 
-    def cache(self, job: str) -> svc.GetJobCacheResponse:
+    @call
+    async def cache(self, job: str) -> svc.GetJobCacheResponse:
         """Return the status, and the parts of the spec that are kept with it."""
-        return self._call("GetJobCache", svc.GetJobCacheRequest(job_id=named(job)))
+        return await self._call("GetJobCache", svc.GetJobCacheRequest(job_id=named(job)))
 
-    def refresh(self, job: str) -> svc.RefreshJobResponse:
+    @call
+    async def refresh(self, job: str) -> svc.RefreshJobResponse:
         """Whether there is such a service: there is nothing to refresh."""
-        return self._call("RefreshJob", svc.RefreshJobRequest(job_id=named(job)))
+        return await self._call("RefreshJob", svc.RefreshJobRequest(job_id=named(job)))
 
-    def ids(self, name: str) -> svc.GetJobIDFromJobNameResponse:
+    @call
+    async def ids(self, name: str) -> svc.GetJobIDFromJobNameResponse:
         """Return the ids of the jobs of exactly this name, the newest first."""
-        return self._call("GetJobIDFromJobName", svc.GetJobIDFromJobNameRequest(job_name=name))
+        return await self._call(
+            "GetJobIDFromJobName", svc.GetJobIDFromJobNameRequest(job_name=name)
+        )
 
-    def query(self, wanted: JobQuery = ALL_JOBS) -> svc.QueryJobsResponse:
+    @call
+    async def query(self, wanted: JobQuery = ALL_JOBS) -> svc.QueryJobsResponse:
         """Return summaries of the jobs that match all of the query; by default of the newest
         jobs."""
-        return self._call("QueryJobs", svc.QueryJobsRequest(spec=query_spec_of(wanted)))
+        return await self._call("QueryJobs", svc.QueryJobsRequest(spec=query_spec_of(wanted)))
 
-    def list(self) -> Iterator[stateless.JobSummary]:
+    @stream
+    async def list(self) -> AsyncGenerator[stateless.JobSummary, None]:
         """Yield every job in memory, in no order."""
-        for message in self._wire.stream(method("ListJobs"), svc.ListJobsRequest()):
-            yield from message.jobs
+        request = svc.ListJobsRequest()
+        async with aclosing(self._wire.stream(method("ListJobs"), request)) as messages:
+            async for message in messages:
+                for one in message.jobs:
+                    yield one
 
-    def pods(self, job: str, *, only: Range = EVERY_INSTANCE) -> Iterator[pod.PodSummary]:
+    @stream
+    async def pods(
+        self, job: str, *, only: Range = EVERY_INSTANCE
+    ) -> AsyncGenerator[pod.PodSummary, None]:
         """Yield the pods of a job in a range."""
         request = svc.ListPodsRequest(job_id=named(job), range=pod_range(only))
-        for message in self._wire.stream(method("ListPods"), request):
-            yield from message.pods
+        async with aclosing(self._wire.stream(method("ListPods"), request)) as messages:
+            async for message in messages:
+                for one in message.pods:
+                    yield one
 
-    def query_pods(self, job: str, wanted: TaskQuery) -> svc.QueryPodsResponse:
+    @call
+    async def query_pods(self, job: str, wanted: TaskQuery) -> svc.QueryPodsResponse:
         """Return the pods that match all of the query; names are those of their containers."""
         offset, limit = wanted.page
         pages = query.PaginationSpec(
@@ -303,25 +339,25 @@ class StatelessCalls:
             hosts=wanted.hosts,
         )
         request = svc.QueryPodsRequest(job_id=named(job), spec=spec, pagination=pages)
-        return self._call("QueryPods", request)
+        return await self._call("QueryPods", request)
 
     # ---- inside ----
 
-    def _built(self, spec: Any, pool: str) -> stateless.JobSpec:
+    async def _built(self, spec: Any, pool: str) -> stateless.JobSpec:
         made = built_spec(spec)
         if pool:
-            made.respool_id.value = self._pools.lookup(pool)
+            made.respool_id.value = await self._pools.lookup(pool)
         return made
 
-    def _versioned(self, name: str, job: str, *, version: str, **more: Any) -> Any:
-        job = self._wire.job_id(job, True)
+    async def _versioned(self, name: str, job: str, *, version: str, **more: Any) -> Any:
+        job = await self._wire.job_id(job, changes=True)
         request = getattr(svc, f"{name}Request")(
-            job_id=named(job), version=named(version or self.version(job)), **more
+            job_id=named(job), version=named(version or await self.version(job)), **more
         )
-        return self._call(name, request, how=keyed(None))
+        return await self._call(name, request, how=keyed(None))
 
-    def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
-        return self._wire.call(method(name), request, how=how)
+    async def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
+        return await self._wire.call(method(name), request, how=how)
 
 
 def prefixed(prefix: str, name: str) -> str:

@@ -6,7 +6,8 @@ A range is a pair of instance numbers, the second one excluded; no range means a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 from peloton.api.v0 import peloton_pb2
@@ -14,10 +15,11 @@ from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task import task_pb2_grpc
 from peloton.sdk import sandbox, translate
+from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import NotFound, OutOfRange, ServerError, ServiceUnavailable
 from peloton.sdk.jobs import number_of
 from peloton.sdk.ops import Silence
-from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
+from peloton.sdk.wire import ONCE, RpcName, keyed
 
 INSTANCE_MAX = 2**31 - 1
 EVERY_INSTANCE = (0, INSTANCE_MAX)
@@ -53,28 +55,31 @@ def range_of(pair: Range) -> task.InstanceRange:
     return task.InstanceRange(**{"from": pair[0], "to": pair[1]})
 
 
-class TaskCalls:
+class TaskCalls(Calls[M]):
     """The calls about the instances of one job."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def get(self, job: str, instance: int) -> task.GetResponse:
+    @call
+    async def get(self, job: str, instance: int) -> task.GetResponse:
         """Return the instance as it is (`result`) and every run it had (`results`)."""
         request = task.GetRequest(jobId=job_id(job), instanceId=instance)
-        return translate.inside(self._wire.call(method("Get"), request), fields=BESIDE)
+        return translate.inside(await self._wire.call(method("Get"), request), fields=BESIDE)
 
-    def cache(self, job: str, instance: int) -> task.GetCacheResponse:
+    @call
+    async def cache(self, job: str, instance: int) -> task.GetCacheResponse:
         """Return the runtime and the labels of an instance."""
         request = task.GetCacheRequest(jobId=job_id(job), instanceId=instance)
-        answer: task.GetCacheResponse = self._wire.call(method("GetCache"), request)
+        answer: task.GetCacheResponse = await self._wire.call(method("GetCache"), request)
         return answer
 
-    def list(self, job: str, *, only: Range = EVERY_INSTANCE) -> task.ListResponse:
+    @call
+    async def list(self, job: str, *, only: Range = EVERY_INSTANCE) -> task.ListResponse:
         request = task.ListRequest(jobId=job_id(job), range=range_of(only))
-        return translate.inside(self._wire.call(method("List"), request), fields=("notFound",))
+        return translate.inside(
+            await self._wire.call(method("List"), request), fields=("notFound",)
+        )
 
-    def query(self, job: str, wanted: TaskQuery) -> task.QueryResponse:
+    @call
+    async def query(self, job: str, wanted: TaskQuery) -> task.QueryResponse:
         order = number_of(query.OrderBy.Order, wanted.order, what="order")
         by = [
             query.OrderBy(order=order, property=query.PropertyPath(value=name))
@@ -90,19 +95,22 @@ class TaskCalls:
             hosts=wanted.hosts,
         )
         request = task.QueryRequest(jobId=job_id(job), spec=spec)
-        return translate.inside(self._wire.call(method("Query"), request))
+        return translate.inside(await self._wire.call(method("Query"), request))
 
-    def start(self, job: str, ranges: Sequence[Range] = ()) -> task.StartResponse:
+    @call
+    async def start(self, job: str, ranges: Sequence[Range] = ()) -> task.StartResponse:
         """Begin new runs of stopped instances; others are left as they are."""
         request = task.StartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        return translate.inside(self._wire.call(method("Start"), request, how=ONCE))
+        return translate.inside(await self._wire.call(method("Start"), request, how=ONCE))
 
-    def stop(self, job: str, ranges: Sequence[Range] = ()) -> task.StopResponse:
+    @call
+    async def stop(self, job: str, ranges: Sequence[Range] = ()) -> task.StopResponse:
         """Stop instances; without ranges the job itself, not only its instances of this moment."""
         request = task.StopRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        return translate.inside(self._wire.call(method("Stop"), request, how=keyed(None)))
+        return translate.inside(await self._wire.call(method("Stop"), request, how=keyed(None)))
 
-    def restart(
+    @call
+    async def restart(
         self, job: str, ranges: Sequence[Range] = (), *, request_key: str | None = None
     ) -> task.RestartResponse:
         """Begin new runs with fresh attempts; instances that run are killed first.
@@ -111,29 +119,32 @@ class TaskCalls:
         """
         how = ONCE if request_key is None else keyed(request_key)
         request = task.RestartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        answer = self._wire.call(method("Restart"), request, how=how)
+        answer = await self._wire.call(method("Restart"), request, how=how)
         return translate.inside(answer, fields=BESIDE)
 
-    def refresh(self, job: str, only: Range = EVERY_INSTANCE) -> task.RefreshResponse:
+    @call
+    async def refresh(self, job: str, only: Range = EVERY_INSTANCE) -> task.RefreshResponse:
         """Whether there are such instances: there is nothing to refresh."""
         request = task.RefreshRequest(jobId=job_id(job), range=range_of(only))
-        answer: task.RefreshResponse = self._wire.call(method("Refresh"), request)
+        answer: task.RefreshResponse = await self._wire.call(method("Refresh"), request)
         return answer
 
-    def events(
+    @call
+    async def events(
         self, job: str, instance: int, *, run: str = "", runs_max: int = 0
     ) -> task.GetPodEventsResponse:
         """Return the events of the instance, newest run first. 0 leaves the limit to the server."""
         request = task.GetPodEventsRequest(
             jobId=job_id(job), instanceId=instance, limit=runs_max, runId=run
         )
-        return translate.inside(self._wire.call(method("GetPodEvents"), request))
+        return translate.inside(await self._wire.call(method("GetPodEvents"), request))
 
-    def browse(self, job: str, instance: int, *, run: str = "") -> task.BrowseSandboxResponse:
+    @call
+    async def browse(self, job: str, instance: int, *, run: str = "") -> task.BrowseSandboxResponse:
         """Return where the files of a run are; of the current run if none is named."""
         request = task.BrowseSandboxRequest(jobId=job_id(job), instanceId=instance, taskId=run)
         try:
-            return translate.inside(self._wire.call(method("BrowseSandbox"), request))
+            return translate.inside(await self._wire.call(method("BrowseSandbox"), request))
         except OutOfRange as error:
             if not run or instance >= error.instance_count:
                 raise
@@ -145,54 +156,45 @@ class TaskCalls:
                 raise
             raise NotFound(str(error), kind=sandbox.REMOVED) from None
 
-    def logs(
+    @stream
+    async def logs(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout"
-    ) -> Iterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of one file of the sandbox, piece by piece."""
-        file = self._file(job, instance, run=run, filename=filename)
-        return sandbox.download(file, timeout_s=self._wire.timeout_s)
+        file = await self._file(job, instance, run=run, filename=filename)
+        async with aclosing(self._wire.download(file)) as pieces:
+            async for piece in pieces:
+                yield piece
 
-    def outputs(
-        self, job: str, instance: int, *, filenames: Sequence[str] = ("stdout", "stderr")
-    ) -> dict[str, Iterator[bytes]]:
-        """Return the bytes of several files of the newest run; files that do not exist are left
-        out."""
-        found = self.browse(job, instance)
-        paths = {path.rsplit("/", 1)[-1]: path for path in found.paths}
-        files = {
-            name: sandbox.File(found.hostname, found.port, paths[name])
-            for name in filenames
-            if name in paths
-        }
-        return {
-            name: sandbox.download(file, timeout_s=self._wire.timeout_s)
-            for name, file in files.items()
-        }
-
-    def follow(
+    @stream
+    async def follow(
         self, job: str, instance: int, *, run: str = "", filename: str = "stdout",
         pause_s: float = FOLLOW_PAUSE_S,
-    ) -> Iterator[bytes]:  # fmt: skip
+    ) -> AsyncGenerator[bytes, None]:  # fmt: skip
         """Yield the bytes of a file, and what is added to it until the run has ended.
 
         Asks again every `pause_s`. Waits for the run to begin, and for the file to be made: a run
         that goes on may yet make it.
         """
-        silence, start, run_id, job = Silence(None), 0, run, self._wire.job_id(job, False)
+        silence, start, run_id, job = (
+            Silence(None),
+            0,
+            run,
+            await self._wire.job_id(job, changes=False),
+        )
         while True:
             asked_s, over = time.monotonic(), True
             try:
                 if not run_id:
-                    run_id = self._begun(job, instance)
+                    run_id = await self._begun(job, instance)
                 # Checked first: what is read after the end is then complete.
-                over = bool(run_id) and self._is_over(job, instance, run=run_id)
+                over = bool(run_id) and await self._is_over(job, instance, run=run_id)
                 if run_id:
-                    file = self._file(job, instance, run=run_id, filename=filename)
-                    for piece in sandbox.download(
-                        file, timeout_s=self._wire.timeout_s, start=start
-                    ):
-                        start += len(piece)
-                        yield piece
+                    file = await self._file(job, instance, run=run_id, filename=filename)
+                    async with aclosing(self._wire.download(file, start=start)) as pieces:
+                        async for piece in pieces:
+                            start += len(piece)
+                            yield piece
                 silence.is_over()
             except NotFound:
                 # Before its run is over, only the file can be what is not there.
@@ -204,20 +206,20 @@ class TaskCalls:
                 over = False
             if over:
                 return
-            time.sleep(pause_s)
+            await self._wire.sleep(pause_s)
 
-    def _begun(self, job: str, instance: int) -> str:
+    async def _begun(self, job: str, instance: int) -> str:
         """Return the id of the run that has files; empty while there is none to come."""
-        runtime = self.get(job, instance).result.runtime
+        runtime = (await self.get(job, instance)).result.runtime
         if not runtime.host and runtime.state not in OVER:
             return ""
         return str(runtime.mesosTaskId.value)
 
-    def _is_over(self, job: str, instance: int, *, run: str) -> bool:
+    async def _is_over(self, job: str, instance: int, *, run: str) -> bool:
         """Return whether nothing is added any more: the run has ended, or another one has begun."""
-        runtime = self.get(job, instance).result.runtime
+        runtime = (await self.get(job, instance)).result.runtime
         return runtime.mesosTaskId.value != run or runtime.state in OVER
 
-    def _file(self, job: str, instance: int, *, run: str, filename: str) -> sandbox.File:
-        found = self.browse(job, instance, run=run)
+    async def _file(self, job: str, instance: int, *, run: str, filename: str) -> sandbox.File:
+        found = await self.browse(job, instance, run=run)
         return sandbox.file_named(filename, found.paths, host=found.hostname, port=found.port)

@@ -13,6 +13,7 @@ from peloton.api.v0.update import update_pb2 as update
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.sdk import jobs, specs
+from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.stateless import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
 from peloton.sdk.tasks import Range, range_of
@@ -34,14 +35,15 @@ def is_over(status: update.UpdateStatus) -> bool:
     return state_of(status) in ENDED_WORKFLOWS
 
 
-class UpdateCalls:
+class UpdateCalls(Calls[M]):
     """The calls about updates."""
 
-    def __init__(self, wire: Wire, pools: PoolCalls) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, pools: PoolCalls[M]) -> None:
+        super().__init__(wire)
         self._pools = pools
 
-    def create(
+    @call
+    async def create(
         self,
         wanted: str,
         config: Any,
@@ -56,8 +58,8 @@ class UpdateCalls:
         """
         message = jobs.built(config)
         if pool:
-            message.respoolID.value = self._pools.lookup(pool)
-        message.changeLog.version = version or self.config_version(wanted)
+            message.respoolID.value = await self._pools.lookup(pool)
+        message.changeLog.version = version or await self.config_version(wanted)
         request = svc.CreateUpdateRequest(
             jobId=jobs.job_id(wanted),
             jobConfig=message,
@@ -74,44 +76,55 @@ class UpdateCalls:
             opaque_data={"data": how.opaque},
         )
         with specs.spelled_as(config):
-            return self._call("CreateUpdate", request, how=keyed(None))
+            return await self._call("CreateUpdate", request, how=keyed(None))
 
-    def config_version(self, wanted: str) -> int:
+    @call
+    async def config_version(self, wanted: str) -> int:
         """Return the version of the config that a job has now."""
-        answer = inside(self._wire.call(jobs.method("Get"), jobs.get_request(wanted)))
+        answer = inside(await self._wire.call(jobs.method("Get"), jobs.get_request(wanted)))
         return int(answer.jobInfo.config.changeLog.version)
 
-    def get(self, update_id: str, *, status_only: bool = False) -> svc.GetUpdateResponse:
+    @call
+    async def get(self, update_id: str, *, status_only: bool = False) -> svc.GetUpdateResponse:
         """Return one update, and how far it is."""
         request = svc.GetUpdateRequest(updateId={"value": update_id}, statusOnly=status_only)
-        return self._call("GetUpdate", request)
+        return await self._call("GetUpdate", request)
 
-    def list(self, wanted: str, *, limit: int = 0) -> svc.ListUpdatesResponse:
+    @call
+    async def list(self, wanted: str, *, limit: int = 0) -> svc.ListUpdatesResponse:
         """Return the updates of a job that are kept, the newest first; 0 for all."""
         request = svc.ListUpdatesRequest(jobID=jobs.job_id(wanted), limit=limit)
-        return self._call("ListUpdates", request)
+        return await self._call("ListUpdates", request)
 
-    def cache(self, update_id: str) -> svc.GetUpdateCacheResponse:
+    @call
+    async def cache(self, update_id: str) -> svc.GetUpdateCacheResponse:
         """Return the state of an update, and its instances by what became of them."""
-        return self._call("GetUpdateCache", _about("GetUpdateCache", update_id))
+        return await self._call("GetUpdateCache", _about("GetUpdateCache", update_id))
 
-    def pause(self, update_id: str, *, opaque: str = "") -> svc.PauseUpdateResponse:
+    @call
+    async def pause(self, update_id: str, *, opaque: str = "") -> svc.PauseUpdateResponse:
         """Pause the update: it begins with no more instances until it is resumed."""
-        return self._change("PauseUpdate", update_id, opaque=opaque)
+        return await self._change("PauseUpdate", update_id, opaque=opaque)
 
-    def resume(self, update_id: str, *, opaque: str = "") -> svc.ResumeUpdateResponse:
+    @call
+    async def resume(self, update_id: str, *, opaque: str = "") -> svc.ResumeUpdateResponse:
         """Resume the update: it goes on as before the pause."""
-        return self._change("ResumeUpdate", update_id, opaque=opaque)
+        return await self._change("ResumeUpdate", update_id, opaque=opaque)
 
-    def abort(self, update_id: str, *, opaque: str = "") -> svc.AbortUpdateResponse:
+    @call
+    async def abort(self, update_id: str, *, opaque: str = "") -> svc.AbortUpdateResponse:
         """End the update; what was changed stays so."""
-        return self._change("AbortUpdate", update_id, opaque=opaque)
+        return await self._change("AbortUpdate", update_id, opaque=opaque)
 
-    def rollback(self, update_id: str) -> svc.RollbackUpdateResponse:
+    @call
+    async def rollback(self, update_id: str) -> svc.RollbackUpdateResponse:
         """Give the instances the configs before the update."""
-        return self._call("RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(None))
+        return await self._call(
+            "RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(None)
+        )
 
-    def roll(
+    @call
+    async def roll(
         self,
         verb: str,
         wanted: str,
@@ -130,21 +143,21 @@ class UpdateCalls:
         request = getattr(job_pb2, f"{name}Request")(
             id=jobs.job_id(wanted),
             ranges=map(range_of, ranges),
-            resourceVersion=version or self.config_version(wanted),
+            resourceVersion=version or await self.config_version(wanted),
         )
         config = getattr(request, f"{verb}Config")
         config.batchSize = how.batch
         if how.min_healthy_seconds is not None and verb != "stop":
             config.minHealthySeconds = how.min_healthy_seconds
-        return self._wire.call(jobs.method(name), request, how=keyed(None))
+        return await self._wire.call(jobs.method(name), request, how=keyed(None))
 
-    def _change(self, name: str, update_id: str, *, opaque: str) -> Any:
+    async def _change(self, name: str, update_id: str, *, opaque: str) -> Any:
         request = _about(name, update_id)
         request.opaque_data.data = opaque
-        return self._call(name, request, how=keyed(None))
+        return await self._call(name, request, how=keyed(None))
 
-    def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
-        return self._wire.call(method(name), request, how=how)
+    async def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
+        return await self._wire.call(method(name), request, how=how)
 
 
 def _about(name: str, update_id: str) -> Any:

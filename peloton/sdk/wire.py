@@ -16,19 +16,21 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
 
 from peloton.pauses import Pauses
-from peloton.sdk import errors, translate
+from peloton.sdk import errors, sandbox, translate
 from peloton.sdk.addresses import Addresses
 from peloton.sdk.credentials import CallRoute, Credentials, Routes
+from peloton.sdk.transports import MetadataPairs, Transport
 
 CALLER = "peloton-python"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
-NO_CREDENTIALS = Credentials()
 # Every address is tried so often at most, with growing pauses, and never beyond the deadline.
 ROUNDS_MAX = 4
 PAUSES = Pauses(0.1, 2.0)
@@ -51,7 +53,7 @@ def user() -> str:
 
 
 USER = user()
-OPTIONS = [
+OPTIONS: list[tuple[str, object]] = [
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     # A cluster is never behind the proxy one browses the web through.
@@ -120,49 +122,55 @@ class Wire:
     """Channels by what is dialled, opened when first used."""
 
     def __init__(
-        self, addresses: Addresses, *, timeout_s: float, credentials: Credentials = NO_CREDENTIALS
+        self,
+        addresses: Addresses,
+        *,
+        timeout_s: float,
+        credentials: Credentials,
+        transport: Transport,
     ) -> None:
         self.timeout_s = timeout_s
+        self._transport = transport
+        self.sleep = transport.sleep
         self._addresses = addresses
         for name, text in credentials.login._asdict().items() if credentials.login else ():
             if not _is_header_text(text):
                 raise errors.BadSpec("must be printable ASCII characters", field=name)
         self._routes = Routes(credentials)
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, Any] = {}
         self._reached: set[str] = set()
         self._lock = threading.Lock()
         self._closed = False
         self.warned: Callable[[str], None] = warn
-        self.fill: Callable[[Any, bool], None] = lambda request, changes: None
-        """Puts ids where a request names jobs; the second says whether the call changes them."""
-        self.job_id: Callable[[str, bool], str] = lambda typed, changes: typed
+        self.fill: Callable[..., Awaitable[None]]
+        """Puts ids where a request names jobs, as `names.fill` does for a caller."""
+        self.job_id: Callable[..., Awaitable[str]]
         """The id of a job that is named so, for what makes several calls about it."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         with self._lock:
             channels, self._channels = self._channels, {}
             self._closed = True
-        for channel in channels.values():
-            channel.close()
+        await self._transport.close(list(channels.values()))
 
-    def call(
+    async def call(
         self, method: RpcName, request: Any, *, how: How = READ, timeout_s: float | None = None
     ) -> Any:
         """Return the answer, or raise an exception of `errors`. The deadline is for all
         attempts."""
-        self.fill(request, how != READ)
+        await self.fill(request, changes=how != READ)
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         call = RpcCall(method, request, how, until)
         trouble: errors.PelotonError
         for turn in itertools.count(1):
             try:
-                addresses = self._addresses.of(method.role)
+                addresses = await self._of(method.role)
             except errors.ServiceUnavailable as error:
                 # The addresses are unknown. If they were known before, they may be found again.
                 trouble, again = error, turn > 1
             else:
                 try:
-                    return self._try_all(call, addresses)
+                    return await self._try_all(call, addresses)
                 except _Over as over:
                     # Nothing else is caught: what may have arrived is not sent again.
                     trouble, again = over.trouble, True
@@ -172,29 +180,45 @@ class Wire:
             more = again and (self._addresses.patient or turn < ROUNDS_MAX)
             if not more or time.monotonic() + wait_s >= until:
                 raise trouble from None
-            time.sleep(wait_s)
+            await self.sleep(wait_s)
             self._addresses.refresh()
         raise AssertionError("the last turn returns or raises")
 
-    def stream(self, method: RpcName, request: Any) -> Iterator[Any]:
+    async def _of(self, role: str) -> tuple[str, ...]:
+        if self._addresses.patient:  # it may have to look them up
+            return await self._transport.apart(self._addresses.of, role)
+        return self._addresses.of(role)
+
+    async def stream(self, method: RpcName, request: Any) -> AsyncGenerator[Any, None]:
         """Yield the messages of a server's stream, of the first address that answers; it has no
         deadline.
 
         Raises when the stream ends with a status; the caller knows how to go on. Closing the
-        iterator ends the call.
+        generator ends the call.
         """
-        self.fill(request, False)
+        await self.fill(request, changes=False)
         troubles: list[errors.PelotonError] = []
-        for address in self._addresses.of(method.role):
+        for address in await self._of(method.role):
             try:
-                yield from self._stream_of(method, request, address=address)
+                async with aclosing(self._stream_of(method, request, address=address)) as messages:
+                    async for message in messages:
+                        yield message
                 return
             except _NotBegun as refused:
                 troubles.append(refused.trouble)
         self._addresses.refresh()
         raise _together(troubles)
 
-    def _stream_of(self, method: RpcName, request: Any, *, address: str) -> Iterator[Any]:
+    async def download(self, file: sandbox.File, *, start: int = 0) -> AsyncGenerator[bytes, None]:
+        """Yield the pieces of a file of a sandbox, from byte `start` on."""
+        download = partial(sandbox.download, timeout_s=self.timeout_s, start=start)
+        pieces = await self._transport.apart(download, file)
+        while (piece := await self._transport.apart(next, pieces, b"")) != b"":
+            yield piece
+
+    async def _stream_of(
+        self, method: RpcName, request: Any, *, address: str
+    ) -> AsyncGenerator[Any, None]:
         """Yield the messages of one address; raise `_NotBegun` if it does not answer."""
         metadata = self._metadata(self._addresses.service(method.role), READ)
         begun, refused = False, False
@@ -203,14 +227,15 @@ class Wire:
                 route = self._routes.to(address)
             except errors.ServiceUnavailable as error:
                 raise _NotBegun(error) from None
-            stub = method.stub(self._channel(route.target))
-            call = getattr(stub, method.name)(request, metadata=[*metadata, *route.metadata])
+            rpc = self._rpc(method, route.target)
+            call = self._transport.stream(rpc, request, [*metadata, *route.metadata])
             try:
-                for message in call:
-                    if not begun:
-                        self._addresses.answered(method.role, address)
-                    begun = True
-                    yield message
+                async with aclosing(call) as messages:
+                    async for message in messages:
+                        if not begun:
+                            self._addresses.answered(method.role, address)
+                        begun = True
+                        yield message
                 return
             except grpc.RpcError as error:
                 if not begun and not refused and self._is_known_now(error, address):
@@ -222,24 +247,23 @@ class Wire:
                 if begun or not isinstance(trouble, errors.ServiceUnavailable | errors.Denied):
                     raise trouble from None
                 raise _NotBegun(trouble) from None
-            finally:
-                call.cancel()
 
-    def _try_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
+    async def _try_all(self, call: RpcCall, addresses: tuple[str, ...]) -> Any:
         """Call one address after another; raises `_Over`, or the error that one answered."""
         troubles: list[errors.PelotonError] = []
         for at, address in enumerate(addresses, 1):
             left_s = _left_s(call)
             if len(addresses) > 1 or (self._addresses.patient and not call.how.repeat):
                 # An address that is down must not use up the time of the next ones.
-                trouble = self._reach(call, address, wait_s=left_s / (len(addresses) - at + 1))
-                if trouble is not None:
-                    troubles.append(trouble)
+                share_s = left_s / (len(addresses) - at + 1)
+                absent = await self._reach(call, address, wait_s=share_s)
+                if absent is not None:
+                    troubles.append(absent)
                     continue
                 # One that is up gets all the rest: a slow answer is not a missing one.
                 left_s = _left_s(call)
             try:
-                answer = self._send(call, address, wait_s=left_s)
+                answer = await self._send(call, address, wait_s=left_s)
             except errors.ServiceUnavailable as error:
                 self._reached.discard(address)
                 # A closed channel ends its calls, too: those are not repeated on another one.
@@ -259,29 +283,34 @@ class Wire:
             raise trouble  # who is down may stay so: a person has to know that they were refused
         raise _Over(trouble)
 
-    def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
+    async def _send(self, call: RpcCall, address: str, *, wait_s: float) -> Any:
         metadata = self._metadata(self._addresses.service(call.method.role), call.how)
         try:
-            return self._send_by(self._routes.to(address), call, metadata=metadata, wait_s=wait_s)
+            route = self._routes.to(address)
+            return await self._send_by(route, call, metadata=metadata, wait_s=wait_s)
         except grpc.RpcError as error:
             if not self._is_known_now(error, address):
                 raise self._failed(error, address) from None
         try:
-            return self._send_by(self._routes.to(address), call, metadata=metadata, wait_s=wait_s)
+            route = self._routes.to(address)
+            return await self._send_by(route, call, metadata=metadata, wait_s=wait_s)
         except grpc.RpcError as error:
             raise self._failed(error, address) from None
 
-    def _send_by(
-        self, route: CallRoute, call: RpcCall, *, metadata: list[tuple[str, str]], wait_s: float
+    async def _send_by(
+        self, route: CallRoute, call: RpcCall, *, metadata: MetadataPairs, wait_s: float
     ) -> Any:
-        rpc = getattr(call.method.stub(self._channel(route.target)), call.method.name)
-        answer, ended = rpc.with_call(
-            call.request, timeout=wait_s, metadata=[*metadata, *route.metadata]
+        rpc = self._rpc(call.method, route.target)
+        answer, trailing = await self._transport.unary(
+            rpc, call.request, timeout_s=wait_s, metadata=[*metadata, *route.metadata]
         )
-        for key, value in ended.trailing_metadata() or ():
+        for key, value in trailing or ():
             if key == WARNING:
                 self.warned(value.decode(errors="replace"))
         return answer
+
+    def _rpc(self, method: RpcName, target: str) -> Any:
+        return getattr(method.stub(self._channel(target)), method.name)
 
     def _failed(self, error: grpc.RpcError, address: str) -> errors.PelotonError:
         """Return the exception of a call; it names a certificate of the client that may be the
@@ -305,7 +334,7 @@ class Wire:
             return False
         return self._routes.is_changed(address)
 
-    def _reach(
+    async def _reach(
         self, call: RpcCall, address: str, *, wait_s: float
     ) -> errors.ServiceUnavailable | None:
         """Check the health of an address before the call is sent; return the error if that fails.
@@ -321,7 +350,7 @@ class Wire:
             return error
         check = self._channel(target).unary_unary(HEALTH_CHECK)
         try:
-            check(b"", timeout=wait_s)
+            await self._transport.unary(check, b"", timeout_s=wait_s, metadata=[])
         except grpc.RpcError as error:
             # Any answer, even that the call is unknown, shows that it is up.
             if error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -334,17 +363,17 @@ class Wire:
         self._reached.add(address)
         return None
 
-    def _channel(self, target: str) -> grpc.Channel:
+    def _channel(self, target: str) -> Any:
         with self._lock:
             first = not self._channels
             if target not in self._channels:
-                self._channels[target] = self._routes.channel(target, OPTIONS)
+                self._channels[target] = self._routes.channel(target, OPTIONS, self._transport.grpc)
             found = self._channels[target]
         for text in self._routes.certificate_texts(good=True) if first else ():
             self.warned(text)
         return found
 
-    def _metadata(self, role: str, how: How) -> list[tuple[str, str]]:
+    def _metadata(self, role: str, how: How) -> MetadataPairs:
         metadata = [
             ("rpc-caller", CALLER),
             ("rpc-service", SERVICES[role]),

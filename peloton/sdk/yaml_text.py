@@ -17,7 +17,7 @@ import yaml
 from peloton.sdk.errors import BadSpec
 from peloton.settings import yaml_limits, yaml_lines
 
-Base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TAG = "tag:yaml.org,2002:"
 
 
@@ -25,7 +25,7 @@ TAG = "tag:yaml.org,2002:"
 ESCAPE = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|\\.", re.IGNORECASE | re.DOTALL)
 
 
-class Loader(Base):
+class Loader(Base):  # type: ignore[misc]
     """A safe loader whose scalars are texts."""
 
 

@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.serving import Server
-from peloton.ops.v1 import ops_pb2
-from peloton.sdk.addresses import Written
 from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
 from peloton.sdk.credentials import Routes
 from peloton.sdk.errors import Denied, PelotonError, ServiceUnavailable
-from peloton.sdk.ops import method
-from peloton.sdk.wire import RpcName, Wire
 from peloton.settings import access_files
 from peloton.settings.access_files import ClusterEntry
 from tests.adapters.pems import Authority
@@ -125,12 +120,11 @@ def test_a_token_is_not_sent_to_a_port_whose_socket_is_gone(tmp_path: Path) -> N
         with published(tmp_path, address, with_socket=True):
             with pytest.raises(ServiceUnavailable, match=r"api\.sock, is gone"):
                 Routes(Credentials()).to(address)
-            wire = Wire(Written(address, {}), timeout_s=1.0)
-            query = RpcName("jobmgr", job_pb2_grpc.JobManagerStub, "Query")
-            with contextlib.closing(wire), pytest.raises(ServiceUnavailable, match="is gone"):
-                wire.call(query, job_pb2.QueryRequest())
-            with contextlib.closing(wire), pytest.raises(ServiceUnavailable, match="is gone"):
-                next(wire.stream(method("Watch"), ops_pb2.WatchRequest()))
+            with Client(address, timeout_s=1.0) as client:
+                with pytest.raises(ServiceUnavailable, match="is gone"):
+                    client.jobs.query()
+                with pytest.raises(ServiceUnavailable, match="is gone"):
+                    next(client.internals.run_events())
             with pytest.raises(BlockingIOError):
                 other.accept()
 

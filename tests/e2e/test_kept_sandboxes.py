@@ -37,7 +37,7 @@ def test_files_of_old_runs_are_removed_and_the_rule_is_named(tmp_path: Path) -> 
         assert RULE in text and f"the files of run {job}-" in text
         [gone] = [*{number for number in range(2) if f"{job}-{number}-1 " in text}]
         with pytest.raises(NotFound) as refused:
-            client.tasks.logs(job, gone)
+            next(client.tasks.logs(job, gone))
         assert RULE in str(refused.value)
         shown = cluster.cli("task", "logs", job, str(gone), check=False)
         assert shown.returncode != 0 and RULE in shown.stderr and "Traceback" not in shown.stderr

@@ -57,6 +57,13 @@ def test_the_pure_folders_and_the_wiring_are_typed() -> None:
     passes(str(BIN / "mypy"), *pure_paths(), *WIRED)
 
 
+@pytest.mark.timeout(300)
+def test_both_clients_are_typed() -> None:
+    """And in the client no coroutine is left that nobody awaits."""
+    strict = ("--strict", "--no-warn-return-any")  # answers of stubs are anything
+    passes(str(BIN / "mypy"), *strict, "peloton/sdk", "tests/sdk/typed_clients.py")
+
+
 @pytest.mark.parametrize("path", WIRED)
 def test_nothing_that_is_wired_may_be_anything(path: str) -> None:
     nodes = ast.walk(ast.parse((ROOT / path).read_text()))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import grpc
@@ -23,13 +24,21 @@ from peloton.api.v0.task import task_pb2
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import errors
 from peloton.sdk import ops as sdk_ops
-from peloton.sdk import outputs as sdk_outputs
-from peloton.sdk.client import Client, Credentials, JobQuery, Login
+from peloton.sdk.client import Client as BlockingClient
+from peloton.sdk.client import Credentials, JobQuery, Login
 from peloton.sdk.names import AmbiguousName
+from tests.sdk.driven import DrivenClient
 from tests.sdk.fakes import JOB, POOL, Cluster, serving
 from tests.servers.process import free_ports
 
 GONE = grpc.StatusCode.UNAVAILABLE
+Client: Any = BlockingClient
+"""Either client: what holds of one holds of both."""
+
+
+@pytest.fixture(params=[BlockingClient, DrivenClient], ids=["blocking", "awaited"], autouse=True)
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "Client", request.param)
 
 
 @pytest.fixture
@@ -395,11 +404,11 @@ def test_logs_are_the_bytes_of_the_file(client: Client, cluster: Cluster) -> Non
         cluster.sandbox.paths.extend(["/runs/a b/stderr", "/runs/a b/stdout"])
         assert b"".join(client.tasks.logs(JOB, 0)) == body
         with pytest.raises(errors.NotFound, match="there is stderr, stdout"):
-            client.tasks.logs(JOB, 0, filename="core")
+            next(client.tasks.logs(JOB, 0, filename="core"))
         with pytest.raises(errors.NotFound, match="no longer on 127.0.0.1"):
-            client.tasks.logs(JOB, 0, filename="stderr")
+            next(client.tasks.logs(JOB, 0, filename="stderr"))
     with pytest.raises(errors.ServiceUnavailable, match="does not answer"):
-        client.tasks.logs(JOB, 0)
+        next(client.tasks.logs(JOB, 0))
 
 
 class Growing:
@@ -577,30 +586,6 @@ def test_a_watch_that_is_refused_is_not_repeated(client: Client, cluster: Cluste
     with pytest.raises(errors.NotFound, match="job not found"):
         next(client.ops.watch(job=JOB))
     assert len(cluster.called("Watch")) == 1
-
-
-def holds(cluster: Cluster) -> list[float]:
-    return [call.request.for_s for call in cluster.calls if call.name == "HoldOutputs"]
-
-
-def test_output_is_held_again_and_again_while_somebody_reads(cluster, client, monkeypatch) -> None:
-    """By one call a time, whatever number of instances; where nobody answers, the next one does."""
-    monkeypatch.setattr(sdk_outputs, "RENEW_S", 0.01)
-    cluster.holds_left = 4
-    cluster.troubles["HoldOutputs"] = [(grpc.StatusCode.INTERNAL, "not now")]
-    with client.outputs.held(JOB):
-        assert cluster.held_last.wait(60)
-    assert len(holds(cluster)) >= 5 and {*holds(cluster)} == {60.0}
-    assert f"hold-{JOB}" not in [thread.name for thread in threading.enumerate()]
-
-
-@pytest.mark.parametrize("code", ["UNIMPLEMENTED", "NOT_FOUND"])
-def test_where_it_can_never_be_held_it_is_asked_once(cluster, client, monkeypatch, code) -> None:
-    monkeypatch.setattr(sdk_outputs, "RENEW_S", 0.0)
-    cluster.troubles["HoldOutputs"] = [(grpc.StatusCode[code], "no")]
-    with client.outputs.held(JOB):
-        assert f"hold-{JOB}" not in [thread.name for thread in threading.enumerate()]
-    assert len(holds(cluster)) == 1
 
 
 def test_a_job_may_be_named_wherever_its_id_is_wanted(cluster: Cluster, client: Client) -> None:

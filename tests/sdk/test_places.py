@@ -8,21 +8,28 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from typing import Any
 
 import grpc
 import pytest
 
 from peloton.sdk import errors
 from peloton.sdk.addresses import Written, ZooKeeperAddresses, addresses_of
-from peloton.sdk.client import Client
-from peloton.sdk.pools import PoolCalls
-from peloton.sdk.tasks import TaskCalls
-from peloton.sdk.wire import OPTIONS, Wire
+from peloton.sdk.client import Client as BlockingClient
+from peloton.sdk.wire import OPTIONS
+from tests.sdk.driven import DrivenClient
 from tests.sdk.fakes import JOB, Cluster, held_port, serving
 
 GONE = grpc.StatusCode.UNAVAILABLE
 NOBODY = "127.0.0.1:1"
 ANSWER_S_MAX = 90.0
+Client: Any = BlockingClient
+"""Either client: what holds of addresses holds of both."""
+
+
+@pytest.fixture(params=[BlockingClient, DrivenClient], ids=["blocking", "awaited"], autouse=True)
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "Client", request.param)
 
 
 def test_the_next_address_is_asked_and_remembered() -> None:
@@ -105,19 +112,17 @@ def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -
     cluster.add_job("RUNNING", "RUNNING")
     cluster.fail("Start", GONE, GONE, GONE)
     with serving(cluster) as address:
-        wire = Wire(Late((address,)), timeout_s=10)
-        with pytest.raises(errors.ServiceUnavailable, match="planted"):
-            TaskCalls(wire).start(JOB)
-        wire.close()
+        client = Client(Late((address,)), timeout_s=10)
+        with client, pytest.raises(errors.ServiceUnavailable, match="planted"):
+            client.tasks.start(JOB)
     assert len(cluster.called("Start")) == 1
 
 
 def test_a_deadline_is_over_all_attempts() -> None:
     """Were it each attempt's, a patient one would ask until the test is given up."""
-    wire = Wire(Late(), timeout_s=1.0)
-    with pytest.raises(errors.ServiceUnavailable, match="does not answer"):
-        PoolCalls(wire).lookup("/hello")
-    wire.close()
+    client = Client(Late(), timeout_s=1.0)
+    with client, pytest.raises(errors.ServiceUnavailable, match="does not answer"):
+        client.pools.lookup("/hello")
 
 
 def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:

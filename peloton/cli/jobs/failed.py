@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.cli.jobs import batch
 from peloton.cli.jobs.batch import PAGE
-from peloton.cli.shared.names import with_name_like
 from peloton.cli.shared.options import is_given
 from peloton.cli.shared.values import spans_text
 from peloton.cli.texts.outputs import TAIL_BYTES, tail
@@ -130,8 +129,7 @@ def run_lines(peloton: Client, job: str, *, instance: int, run: int) -> list[str
 def ending(peloton: Client, job: str, *, instance: int) -> bytes:
     """Return what an instance has written last on stderr; empty if it cannot be had."""
     try:
-        found = peloton.tasks.outputs(job, instance, filenames=("stderr",)).get("stderr", ())
-        return _last(found)
+        return _last(peloton.tasks.logs(job, instance, filename="stderr"))
     except PelotonError:
         return b""  # a hint only; `task logs` says what is wrong
 
@@ -249,5 +247,5 @@ def numbers_of(spec: Any) -> Callable[[int], int]:
 def next_name(peloton: Client, name: str) -> str:
     """Return the name of a job with `-retry-N` behind it, which no job has."""
     known = RETRY_NAME.sub("", name)
-    taken = {one.name for one in with_name_like(peloton, known)}
+    taken = {one.name for one in peloton.jobs.with_name_like(known)}
     return next(found for at in itertools.count(1) if (found := f"{known}-retry-{at}") not in taken)

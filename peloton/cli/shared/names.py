@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -97,10 +97,3 @@ def key_of(peloton: Client, typed: str) -> str:
         return f"job/{id_of(peloton, rest, changes=False)}"
     job, slash, rest = rest.partition("/")
     return f"{kind}/{id_of(peloton, job, changes=False)}{slash}{rest}"
-
-
-def with_name_like(peloton: Client, part: str) -> Sequence[Any]:
-    """Return the newest jobs whose names contain this, as the server finds them."""
-    from peloton.sdk.names import with_name_like as found
-
-    return found(peloton.jobs, part)
