@@ -12,7 +12,7 @@ from peloton.api.v0.host.svc import host_svc_pb2 as svc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
 from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.wire import ONCE, RpcName
+from peloton.sdk.rpc import RpcName, keyed
 
 PREFIX = "HOST_STATE_"
 STATES = ("unknown", "up", "draining", "drained", "down")
@@ -52,35 +52,43 @@ class HostCalls(Calls[M]):
         return await self._wire.call(method("ListHostPools"), svc.ListHostPoolsRequest())
 
     @call
-    async def create_pool(self, name: str) -> svc.CreateHostPoolResponse:
+    async def create_pool(
+        self, name: str, *, request_key: str | None = None
+    ) -> svc.CreateHostPoolResponse:
         """Create a host pool, with no hosts."""
         request = svc.CreateHostPoolRequest(name=name)
-        return await self._wire.call(method("CreateHostPool"), request, how=ONCE)
+        return await self._wire.call(method("CreateHostPool"), request, how=keyed(request_key))
 
     @call
-    async def delete_pool(self, name: str) -> svc.DeleteHostPoolResponse:
+    async def delete_pool(
+        self, name: str, *, request_key: str | None = None
+    ) -> svc.DeleteHostPoolResponse:
         """Delete a host pool: its hosts join the default one."""
         request = svc.DeleteHostPoolRequest(name=name)
-        return await self._wire.call(method("DeleteHostPool"), request, how=ONCE)
+        return await self._wire.call(method("DeleteHostPool"), request, how=keyed(request_key))
 
     @call
     async def change_pool(
-        self, name: str, *, source: str, destination: str
+        self, name: str, *, source: str, destination: str, request_key: str | None = None
     ) -> svc.ChangeHostPoolResponse:
         """Move a host from one pool to another."""
         request = svc.ChangeHostPoolRequest(
             hostname=name, sourcePool=source, destinationPool=destination
         )
-        return await self._wire.call(method("ChangeHostPool"), request, how=ONCE)
+        return await self._wire.call(method("ChangeHostPool"), request, how=keyed(request_key))
 
     @call
-    async def start_maintenance(self, name: str) -> svc.StartMaintenanceResponse:
+    async def start_maintenance(
+        self, name: str, *, request_key: str | None = None
+    ) -> svc.StartMaintenanceResponse:
         """Start a maintenance: the host grants nothing more, its runs move, and then it is down."""
         request = svc.StartMaintenanceRequest(hostname=name)
-        return await self._wire.call(method("StartMaintenance"), request, how=ONCE)
+        return await self._wire.call(method("StartMaintenance"), request, how=keyed(request_key))
 
     @call
-    async def complete_maintenance(self, name: str) -> svc.CompleteMaintenanceResponse:
+    async def complete_maintenance(
+        self, name: str, *, request_key: str | None = None
+    ) -> svc.CompleteMaintenanceResponse:
         """Complete a maintenance: a host that is down for it is up again."""
         request = svc.CompleteMaintenanceRequest(hostname=name)
-        return await self._wire.call(method("CompleteMaintenance"), request, how=ONCE)
+        return await self._wire.call(method("CompleteMaintenance"), request, how=keyed(request_key))

@@ -15,7 +15,7 @@ from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
 from peloton.sdk.calls import Calls, M, call, stream
-from peloton.sdk.wire import RpcName
+from peloton.sdk.rpc import RpcName
 
 
 def of_hosts(name: str) -> RpcName:

@@ -24,7 +24,8 @@ from peloton.sdk import errors, specs, translate
 from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.wire import ONCE, RpcName, Wire, keyed
+from peloton.sdk.rpc import RpcName, keyed
+from peloton.sdk.wire import Wire
 
 DAY_S = 24 * 3600
 JOBS_MAX = 10_000
@@ -221,17 +222,19 @@ class Jobs(Calls[M]):
         return answer
 
     @call
-    async def delete(self, job: str) -> job.DeleteResponse:
+    async def delete(self, job: str, *, request_key: str | None = None) -> job.DeleteResponse:
         """Delete a job that has ended."""
-        answer = await self._wire.call(method("Delete"), delete_request(job), how=ONCE)
+        answer = await self._wire.call(
+            method("Delete"), delete_request(job), how=keyed(request_key)
+        )
         return translate.inside(answer)
 
     @call
-    async def stop(self, job: str) -> task.StopResponse:
+    async def stop(self, job: str, *, request_key: str | None = None) -> task.StopResponse:
         """Stop the job: its runs are ended, and nothing of it runs again."""
         request = task.StopRequest(jobId=job_id(job))
         stop = RpcName("jobmgr", task_pb2_grpc.TaskManagerStub, "Stop")
-        return translate.inside(await self._wire.call(stop, request, how=keyed(None)))
+        return translate.inside(await self._wire.call(stop, request, how=keyed(request_key)))
 
     @call
     async def query(self, wanted: JobQuery = ALL_JOBS) -> job.QueryResponse:

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.ops.v1 import ops_pb2_grpc
 from peloton.sdk.calls import Calls, M, call, stream
-from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
-from peloton.sdk.wire import ONCE, READ, RpcName
+from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable, TryLater
+from peloton.sdk.rpc import ONCE, READ, RpcName, keyed
 
 # Duration of one call of a wait; the server may answer earlier and is called again.
 WAIT_CALL_S = 20.0
@@ -233,10 +233,17 @@ class OpsCalls(Calls[M]):
         )
 
     @call
-    async def forget_host(self, name: str, *, lose_runs: bool = False) -> ops.ForgetHostResponse:
-        """Remove a host. Refused if it has runs, unless those may be lost."""
+    async def forget_host(
+        self, name: str, *, lose_runs: bool = False, request_key: str | None = None
+    ) -> ops.ForgetHostResponse:
+        """Remove a host. Refused if it has runs, unless those may be lost. Raises NotFound."""
+        await self.host(name, limit=1)
         request = ops.ForgetHostRequest(name=name, lose_runs=lose_runs)
-        return await self._wire.call(method("ForgetHost"), request, how=ONCE)
+        try:
+            return await self._wire.call(method("ForgetHost"), request, how=keyed(request_key))
+        except NotFound:
+            # It was there: this call has removed it, and its answer was lost.
+            return ops.ForgetHostResponse()
 
     @call
     async def quarantine(self) -> ops.ListQuarantineResponse:

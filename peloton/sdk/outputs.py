@@ -14,7 +14,7 @@ from peloton.ops.v1 import outputs_pb2 as wire
 from peloton.ops.v1 import outputs_pb2_grpc
 from peloton.sdk.calls import Blocking, Calls, M, call
 from peloton.sdk.errors import NotFound, PelotonError, Unsupported
-from peloton.sdk.wire import READ, RpcName
+from peloton.sdk.rpc import READ, RpcName
 
 HOLD_S, RENEW_S, LAST_CALL_S = 60.0, 15.0, 1.0
 """For how long output is held, and how often that is said again."""

@@ -12,7 +12,8 @@ from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import NotFound
 from peloton.sdk.jobs import built
 from peloton.sdk.pools import PoolCalls
-from peloton.sdk.wire import READ, RpcName, Wire
+from peloton.sdk.rpc import READ, RpcName
+from peloton.sdk.wire import Wire
 
 
 def _rpc(name: str) -> RpcName:

@@ -11,7 +11,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as svc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.sdk import sandbox
 from peloton.sdk.calls import Calls, M, call, stream
-from peloton.sdk.wire import ONCE, READ, How, RpcName, keyed
+from peloton.sdk.rpc import READ, How, RpcName, keyed
 
 
 def container_of(status: pod.PodStatus) -> pod.ContainerStatus:
@@ -41,9 +41,13 @@ class PodCalls(Calls[M]):
         return await self._call("GetPodEvents", name, pod_id={"value": run})
 
     @call
-    async def delete_events(self, name: str, run: str) -> svc.DeletePodEventsResponse:
+    async def delete_events(
+        self, name: str, run: str, *, request_key: str | None = None
+    ) -> svc.DeletePodEventsResponse:
         """Hide the events until now of this run from all clients."""
-        return await self._call("DeletePodEvents", name, pod_id={"value": run}, how=ONCE)
+        return await self._call(
+            "DeletePodEvents", name, pod_id={"value": run}, how=keyed(request_key)
+        )
 
     @call
     async def refresh(self, name: str) -> svc.RefreshPodResponse:
@@ -51,19 +55,21 @@ class PodCalls(Calls[M]):
         return await self._call("RefreshPod", name)
 
     @call
-    async def start(self, name: str) -> svc.StartPodResponse:
+    async def start(self, name: str, *, request_key: str | None = None) -> svc.StartPodResponse:
         """Begin a new run of a pod that was stopped; another is left as it is."""
-        return await self._call("StartPod", name, how=keyed(None))
+        return await self._call("StartPod", name, how=keyed(request_key))
 
     @call
-    async def stop(self, name: str) -> svc.StopPodResponse:
+    async def stop(self, name: str, *, request_key: str | None = None) -> svc.StopPodResponse:
         """End a pod, which stays so until it is started."""
-        return await self._call("StopPod", name, how=keyed(None))
+        return await self._call("StopPod", name, how=keyed(request_key))
 
     @call
-    async def restart(self, name: str, *, check_sla: bool = False) -> svc.RestartPodResponse:
+    async def restart(
+        self, name: str, *, check_sla: bool = False, request_key: str | None = None
+    ) -> svc.RestartPodResponse:
         """Begin a new run of a pod; one that runs is killed first."""
-        return await self._call("RestartPod", name, check_sla=check_sla, how=keyed(None))
+        return await self._call("RestartPod", name, check_sla=check_sla, how=keyed(request_key))
 
     @call
     async def browse(self, name: str, *, run: str = "") -> svc.BrowsePodSandboxResponse:

@@ -11,7 +11,7 @@ from peloton.api.v0.respool import respool_pb2_grpc
 from peloton.sdk import specs, translate
 from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.errors import BadSpec, NotFound
-from peloton.sdk.wire import ONCE, RpcName, keyed
+from peloton.sdk.rpc import RpcName, keyed
 
 ROOT = "/"
 
@@ -84,7 +84,7 @@ class PoolCalls(Calls[M]):
 
     @call
     async def update(
-        self, path: str, config: Any, *, force: bool = False
+        self, path: str, config: Any, *, force: bool = False, request_key: str | None = None
     ) -> respool.UpdateResponse:
         """Replace the config of the pool at `path`; `config` is a whole spec, as of `create`.
 
@@ -93,7 +93,9 @@ class PoolCalls(Calls[M]):
         request = respool.UpdateRequest(config=await self.built(path, config), Force=force)
         request.id.value = await self.lookup(path)
         with specs.spelled_as(config):
-            answer = await self._wire.call(method("UpdateResourcePool"), request, how=ONCE)
+            answer = await self._wire.call(
+                method("UpdateResourcePool"), request, how=keyed(request_key)
+            )
             return translate.inside(answer)
 
     @call
@@ -130,8 +132,15 @@ class PoolCalls(Calls[M]):
         return translate.inside(answer)
 
     @call
-    async def delete(self, path: str) -> respool.DeleteResponse:
-        """Delete a pool that has no children and no work."""
+    async def delete(self, path: str, *, request_key: str | None = None) -> respool.DeleteResponse:
+        """Delete a pool that has no children and no work. Raises NotFound, Conflict."""
+        await self.lookup(path)
         request = respool.DeleteRequest(path=respool.ResourcePoolPath(value=path))
-        answer = await self._wire.call(method("DeleteResourcePool"), request, how=ONCE)
-        return translate.inside(answer)
+        how = keyed(request_key)
+        answer = await self._wire.call(method("DeleteResourcePool"), request, how=how)
+        try:
+            return translate.inside(answer)
+        except NotFound:
+            # It was there: this call has deleted it, and its answer was lost. No path leads to what
+            # a deleted pool remembers of keys.
+            return respool.DeleteResponse()

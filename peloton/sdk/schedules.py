@@ -10,7 +10,7 @@ from peloton.ops.v1 import schedules_pb2_grpc
 from peloton.sdk import specs
 from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.jobs import built
-from peloton.sdk.wire import ONCE, READ, RpcName, keyed
+from peloton.sdk.rpc import READ, RpcName, keyed
 
 OVERLAPS = ("skip", "allow", "replace")
 
@@ -80,19 +80,25 @@ class ScheduleCalls(Calls[M]):
         return await self._wire.call(_rpc("ListSchedules"), wire.ListSchedulesRequest())
 
     @call
-    async def pause(self, name: str) -> wire.PauseScheduleResponse:
+    async def pause(
+        self, name: str, *, request_key: str | None = None
+    ) -> wire.PauseScheduleResponse:
         """Let a schedule make no jobs until it is resumed."""
         request = wire.PauseScheduleRequest(name=name)
-        return await self._wire.call(_rpc("PauseSchedule"), request, how=ONCE)
+        return await self._wire.call(_rpc("PauseSchedule"), request, how=keyed(request_key))
 
     @call
-    async def resume(self, name: str) -> wire.ResumeScheduleResponse:
+    async def resume(
+        self, name: str, *, request_key: str | None = None
+    ) -> wire.ResumeScheduleResponse:
         """Let a schedule make jobs again, from the next moment on."""
         request = wire.ResumeScheduleRequest(name=name)
-        return await self._wire.call(_rpc("ResumeSchedule"), request, how=ONCE)
+        return await self._wire.call(_rpc("ResumeSchedule"), request, how=keyed(request_key))
 
     @call
-    async def delete(self, name: str) -> wire.DeleteScheduleResponse:
+    async def delete(
+        self, name: str, *, request_key: str | None = None
+    ) -> wire.DeleteScheduleResponse:
         """Delete a schedule; its jobs stay."""
         request = wire.DeleteScheduleRequest(name=name)
-        return await self._wire.call(_rpc("DeleteSchedule"), request, how=ONCE)
+        return await self._wire.call(_rpc("DeleteSchedule"), request, how=keyed(request_key))

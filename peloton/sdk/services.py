@@ -19,7 +19,7 @@ from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
 from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
 from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, Silence
-from peloton.sdk.wire import ONCE, RpcName
+from peloton.sdk.rpc import ONCE, RpcName, keyed
 
 EVERYTHING = 1
 """The revision from which a watch tells everything as it is now."""
@@ -93,16 +93,20 @@ class ServiceCalls(Calls[M]):
         return await self._wire.call(call, svc.CancelRequest(watch_id=watch_id), how=ONCE)
 
     @call
-    async def lock(self, components: Sequence[str]) -> admin.LockdownResponse:
+    async def lock(
+        self, components: Sequence[str], *, request_key: str | None = None
+    ) -> admin.LockdownResponse:
         """Stop these components of the cluster."""
         request = admin.LockdownRequest(components=components)
-        return await self._wire.call(_admin("Lockdown"), request)
+        return await self._wire.call(_admin("Lockdown"), request, how=keyed(request_key))
 
     @call
-    async def unlock(self, components: Sequence[str]) -> admin.RemoveLockdownResponse:
+    async def unlock(
+        self, components: Sequence[str], *, request_key: str | None = None
+    ) -> admin.RemoveLockdownResponse:
         """Let these components go on."""
         request = admin.RemoveLockdownRequest(components=components)
-        return await self._wire.call(_admin("RemoveLockdown"), request)
+        return await self._wire.call(_admin("RemoveLockdown"), request, how=keyed(request_key))
 
     async def _watch(
         self, request: svc.WatchRequest, silent: Callable[[str], None] | None

@@ -20,12 +20,13 @@ from peloton.api.v1alpha.query import query_pb2 as query
 from peloton.sdk import specs
 from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import BadSpec
-from peloton.sdk.jobs import ALL_JOBS, JobQuery, naming_new, number_of, spec_of
+from peloton.sdk.jobs import ALL_JOBS, JobQuery, naming_new, number_of
 from peloton.sdk.pools import PoolCalls
+from peloton.sdk.rpc import READ, How, RpcName, keyed
+from peloton.sdk.service_queries import POD_STATE, order_by, prefixed, query_spec_of
 from peloton.sdk.tasks import EVERY_INSTANCE, Range, TaskQuery
-from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
+from peloton.sdk.wire import Wire
 
-JOB_STATE, POD_STATE = "JOB_STATE_", "POD_STATE_"
 WORKFLOW_STATE = "WORKFLOW_STATE_"
 ENDED_WORKFLOWS = ("SUCCEEDED", "ABORTED", "FAILED", "ROLLED_BACK")
 """The states in which a workflow has ended."""
@@ -39,6 +40,7 @@ class BatchOptions(NamedTuple):
 
     `min_healthy_seconds`: for so long all have to do their work at the end; None: as the server
     says. `secrets` are files for the pods of a creation or a replacement (`jobs.secret`).
+    `request_key`: under which the same order, for the same version, may be sent again.
     """
 
     batch: int = 0
@@ -51,6 +53,7 @@ class BatchOptions(NamedTuple):
     opaque: str = ""
     secrets: tuple[Secret, ...] = ()
     min_healthy_seconds: int | None = None
+    request_key: str | None = None
 
 
 AT_ONCE = BatchOptions()
@@ -115,12 +118,10 @@ class StatelessCalls(Calls[M]):
         *,
         how: BatchOptions = AT_ONCE,
         wanted_id: str = "",
-        request_key: str | None = None,
     ) -> svc.CreateJobResponse:
         """Submit a service to the pool at this path; `spec` is a JobSpec, see `specs`.
 
-        The answer holds its id and its entity version. Repeating the call with the same
-        `request_key` makes no second service.
+        The answer holds its id and its entity version.
         """
         request = svc.CreateJobRequest(
             spec=await self._built(spec, pool),
@@ -135,8 +136,8 @@ class StatelessCalls(Calls[M]):
         )
         for one in how.secrets:
             request.secrets.add(path=one.path, value={"data": one.value.data})
-        with of_spec(spec), naming_new(wanted_id, request_key) as request.job_id.value:
-            return await self._call("CreateJob", request, how=keyed(request_key))
+        with of_spec(spec), naming_new(wanted_id, how.request_key) as request.job_id.value:
+            return await self._call("CreateJob", request, how=keyed(how.request_key))
 
     @call
     async def replace(
@@ -172,7 +173,7 @@ class StatelessCalls(Calls[M]):
         for one in how.secrets:
             request.secrets.add(path=one.path, value={"data": one.value.data})
         with of_spec(spec):
-            return await self._call("ReplaceJob", request, how=keyed(None))
+            return await self._call("ReplaceJob", request, how=keyed(how.request_key))
 
     @call
     async def diff(
@@ -208,44 +209,68 @@ class StatelessCalls(Calls[M]):
             ),
             opaque_data={"data": how.opaque},
         )
-        return await self._call("RestartJob", request, how=keyed(None))
+        return await self._call("RestartJob", request, how=keyed(how.request_key))
 
     @call
-    async def start(self, job: str, *, version: str = "") -> svc.StartJobResponse:
+    async def start(
+        self, job: str, *, version: str = "", request_key: str | None = None
+    ) -> svc.StartJobResponse:
         """Begin new runs of all stopped pods."""
-        return await self._versioned("StartJob", job, version=version)
+        return await self._versioned("StartJob", job, version=version, request_key=request_key)
 
     @call
-    async def stop(self, job: str, *, version: str = "") -> svc.StopJobResponse:
+    async def stop(
+        self, job: str, *, version: str = "", request_key: str | None = None
+    ) -> svc.StopJobResponse:
         """End all pods, which stay so until the service is started."""
-        return await self._versioned("StopJob", job, version=version)
+        return await self._versioned("StopJob", job, version=version, request_key=request_key)
 
     @call
     async def delete(
-        self, job: str, *, version: str = "", force: bool = False
+        self, job: str, *, version: str = "", force: bool = False, request_key: str | None = None
     ) -> svc.DeleteJobResponse:
         """Delete a service that is stopped, or with `force` any."""
-        return await self._versioned("DeleteJob", job, version=version, force=force)
+        return await self._versioned(
+            "DeleteJob", job, version=version, request_key=request_key, force=force
+        )
 
     @call
-    async def pause(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+    async def pause(
+        self, job: str, *, version: str = "", opaque: str = "", request_key: str | None = None
+    ) -> Any:
         """Pause the workflow: it begins with no more pods until it is resumed."""
         return await self._versioned(
-            "PauseJobWorkflow", job, version=version, opaque_data={"data": opaque}
+            "PauseJobWorkflow",
+            job,
+            version=version,
+            request_key=request_key,
+            opaque_data={"data": opaque},
         )
 
     @call
-    async def resume(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+    async def resume(
+        self, job: str, *, version: str = "", opaque: str = "", request_key: str | None = None
+    ) -> Any:
         """Resume the workflow: it goes on as before the pause."""
         return await self._versioned(
-            "ResumeJobWorkflow", job, version=version, opaque_data={"data": opaque}
+            "ResumeJobWorkflow",
+            job,
+            version=version,
+            request_key=request_key,
+            opaque_data={"data": opaque},
         )
 
     @call
-    async def abort(self, job: str, *, version: str = "", opaque: str = "") -> Any:
+    async def abort(
+        self, job: str, *, version: str = "", opaque: str = "", request_key: str | None = None
+    ) -> Any:
         """End the workflow; what was changed stays so."""
         return await self._versioned(
-            "AbortJobWorkflow", job, version=version, opaque_data={"data": opaque}
+            "AbortJobWorkflow",
+            job,
+            version=version,
+            request_key=request_key,
+            opaque_data={"data": opaque},
         )
 
     @call
@@ -327,7 +352,7 @@ class StatelessCalls(Calls[M]):
         """Return the pods that match all of the query; names are those of their containers."""
         offset, limit = wanted.page
         pages = query.PaginationSpec(
-            offset=offset, limit=limit, order_by=_order_by(wanted.sort, wanted.order)
+            offset=offset, limit=limit, order_by=order_by(wanted.sort, wanted.order)
         )
         spec = pod.QuerySpec(
             pagination=pages,
@@ -349,51 +374,14 @@ class StatelessCalls(Calls[M]):
             made.respool_id.value = await self._pools.lookup(pool)
         return made
 
-    async def _versioned(self, name: str, job: str, *, version: str, **more: Any) -> Any:
+    async def _versioned(
+        self, name: str, job: str, *, version: str, request_key: str | None, **more: Any
+    ) -> Any:
         job = await self._wire.job_id(job, changes=True)
         request = getattr(svc, f"{name}Request")(
             job_id=named(job), version=named(version or await self.version(job)), **more
         )
-        return await self._call(name, request, how=keyed(None))
+        return await self._call(name, request, how=keyed(request_key))
 
     async def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
         return await self._wire.call(method(name), request, how=how)
-
-
-def prefixed(prefix: str, name: str) -> str:
-    """Return the name of a state as the contract has it: people leave the prefix out."""
-    name = name.upper()
-    return name if name.startswith(prefix) else prefix + name
-
-
-def query_spec_of(wanted: JobQuery) -> stateless.QuerySpec:
-    """Return the query in v1alpha, where a pool is named by its path and states have a prefix."""
-    spec = stateless.QuerySpec(
-        pagination=query.PaginationSpec(
-            offset=wanted.offset,
-            limit=wanted.limit,
-            order_by=_order_by(wanted.sort, wanted.order),
-            max_limit=wanted.considered,
-        ),
-        keywords=wanted.keywords,
-        job_states=[
-            number_of(stateless.JobState, prefixed(JOB_STATE, name), what="job state")
-            for name in wanted.states
-        ],
-        respool=named(wanted.pool),
-        owner=wanted.owner,
-        name=wanted.name,
-    )
-    for key, value in wanted.labels:
-        spec.labels.add(key=key, value=value)
-    times = spec_of(JobQuery(days=wanted.days, archived=wanted.archived)).creationTimeRange
-    if times.HasField("min"):
-        spec.creation_time_range.min.CopyFrom(times.min)
-    if times.HasField("max"):
-        spec.creation_time_range.max.CopyFrom(times.max)
-    return spec
-
-
-def _order_by(sort: Sequence[str], order: str) -> Sequence[query.OrderBy]:
-    number = number_of(query.OrderBy.Order, f"ORDER_BY_{order.upper()}", what="order")
-    return [query.OrderBy(order=number, property=named(name)) for name in sort]

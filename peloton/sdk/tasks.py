@@ -19,7 +19,7 @@ from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import NotFound, OutOfRange, ServerError, ServiceUnavailable
 from peloton.sdk.jobs import number_of
 from peloton.sdk.ops import Silence
-from peloton.sdk.wire import ONCE, RpcName, keyed
+from peloton.sdk.rpc import RpcName, keyed
 
 INSTANCE_MAX = 2**31 - 1
 EVERY_INSTANCE = (0, INSTANCE_MAX)
@@ -98,28 +98,32 @@ class TaskCalls(Calls[M]):
         return translate.inside(await self._wire.call(method("Query"), request))
 
     @call
-    async def start(self, job: str, ranges: Sequence[Range] = ()) -> task.StartResponse:
+    async def start(
+        self, job: str, ranges: Sequence[Range] = (), *, request_key: str | None = None
+    ) -> task.StartResponse:
         """Begin new runs of stopped instances; others are left as they are."""
         request = task.StartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        return translate.inside(await self._wire.call(method("Start"), request, how=ONCE))
+        return translate.inside(
+            await self._wire.call(method("Start"), request, how=keyed(request_key))
+        )
 
     @call
-    async def stop(self, job: str, ranges: Sequence[Range] = ()) -> task.StopResponse:
+    async def stop(
+        self, job: str, ranges: Sequence[Range] = (), *, request_key: str | None = None
+    ) -> task.StopResponse:
         """Stop instances; without ranges the job itself, not only its instances of this moment."""
         request = task.StopRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        return translate.inside(await self._wire.call(method("Stop"), request, how=keyed(None)))
+        return translate.inside(
+            await self._wire.call(method("Stop"), request, how=keyed(request_key))
+        )
 
     @call
     async def restart(
         self, job: str, ranges: Sequence[Range] = (), *, request_key: str | None = None
     ) -> task.RestartResponse:
-        """Begin new runs with fresh attempts; instances that run are killed first.
-
-        Without a key the call is sent once: a repeat would restart them twice.
-        """
-        how = ONCE if request_key is None else keyed(request_key)
+        """Begin new runs with fresh attempts; instances that run are killed first."""
         request = task.RestartRequest(jobId=job_id(job), ranges=map(range_of, ranges))
-        answer = await self._wire.call(method("Restart"), request, how=how)
+        answer = await self._wire.call(method("Restart"), request, how=keyed(request_key))
         return translate.inside(answer, fields=BESIDE)
 
     @call

@@ -15,10 +15,11 @@ from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.sdk import jobs, specs
 from peloton.sdk.calls import Calls, M, call
 from peloton.sdk.pools import PoolCalls
+from peloton.sdk.rpc import READ, How, RpcName, keyed
 from peloton.sdk.stateless import AT_ONCE, ENDED_WORKFLOWS, BatchOptions
 from peloton.sdk.tasks import Range, range_of
 from peloton.sdk.translate import inside
-from peloton.sdk.wire import READ, How, RpcName, Wire, keyed
+from peloton.sdk.wire import Wire
 
 
 def method(name: str) -> RpcName:
@@ -76,7 +77,7 @@ class UpdateCalls(Calls[M]):
             opaque_data={"data": how.opaque},
         )
         with specs.spelled_as(config):
-            return await self._call("CreateUpdate", request, how=keyed(None))
+            return await self._call("CreateUpdate", request, how=keyed(how.request_key))
 
     @call
     async def config_version(self, wanted: str) -> int:
@@ -102,25 +103,33 @@ class UpdateCalls(Calls[M]):
         return await self._call("GetUpdateCache", _about("GetUpdateCache", update_id))
 
     @call
-    async def pause(self, update_id: str, *, opaque: str = "") -> svc.PauseUpdateResponse:
+    async def pause(
+        self, update_id: str, *, opaque: str = "", request_key: str | None = None
+    ) -> svc.PauseUpdateResponse:
         """Pause the update: it begins with no more instances until it is resumed."""
-        return await self._change("PauseUpdate", update_id, opaque=opaque)
+        return await self._change("PauseUpdate", update_id, opaque=opaque, request_key=request_key)
 
     @call
-    async def resume(self, update_id: str, *, opaque: str = "") -> svc.ResumeUpdateResponse:
+    async def resume(
+        self, update_id: str, *, opaque: str = "", request_key: str | None = None
+    ) -> svc.ResumeUpdateResponse:
         """Resume the update: it goes on as before the pause."""
-        return await self._change("ResumeUpdate", update_id, opaque=opaque)
+        return await self._change("ResumeUpdate", update_id, opaque=opaque, request_key=request_key)
 
     @call
-    async def abort(self, update_id: str, *, opaque: str = "") -> svc.AbortUpdateResponse:
+    async def abort(
+        self, update_id: str, *, opaque: str = "", request_key: str | None = None
+    ) -> svc.AbortUpdateResponse:
         """End the update; what was changed stays so."""
-        return await self._change("AbortUpdate", update_id, opaque=opaque)
+        return await self._change("AbortUpdate", update_id, opaque=opaque, request_key=request_key)
 
     @call
-    async def rollback(self, update_id: str) -> svc.RollbackUpdateResponse:
+    async def rollback(
+        self, update_id: str, *, request_key: str | None = None
+    ) -> svc.RollbackUpdateResponse:
         """Give the instances the configs before the update."""
         return await self._call(
-            "RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(None)
+            "RollbackUpdate", _about("RollbackUpdate", update_id), how=keyed(request_key)
         )
 
     @call
@@ -149,12 +158,14 @@ class UpdateCalls(Calls[M]):
         config.batchSize = how.batch
         if how.min_healthy_seconds is not None and verb != "stop":
             config.minHealthySeconds = how.min_healthy_seconds
-        return await self._wire.call(jobs.method(name), request, how=keyed(None))
+        return await self._wire.call(jobs.method(name), request, how=keyed(how.request_key))
 
-    async def _change(self, name: str, update_id: str, *, opaque: str) -> Any:
+    async def _change(
+        self, name: str, update_id: str, *, opaque: str, request_key: str | None
+    ) -> Any:
         request = _about(name, update_id)
         request.opaque_data.data = opaque
-        return await self._call(name, request, how=keyed(None))
+        return await self._call(name, request, how=keyed(request_key))
 
     async def _call(self, name: str, request: Any, *, how: How = READ) -> Any:
         return await self._wire.call(method(name), request, how=how)

@@ -6,7 +6,7 @@ from peloton.api.v0.volume import volume_pb2
 from peloton.api.v0.volume.svc import volume_svc_pb2 as svc
 from peloton.api.v0.volume.svc import volume_svc_pb2_grpc
 from peloton.sdk.calls import Calls, M, call
-from peloton.sdk.wire import ONCE, READ, RpcName
+from peloton.sdk.rpc import READ, RpcName, keyed
 
 
 def _rpc(name: str) -> RpcName:
@@ -29,7 +29,9 @@ class VolumeCalls(Calls[M]):
         return (await self._wire.call(_rpc("GetVolume"), request, how=READ)).result
 
     @call
-    async def delete(self, volume: str) -> svc.DeleteVolumeResponse:
+    async def delete(
+        self, volume: str, *, request_key: str | None = None
+    ) -> svc.DeleteVolumeResponse:
         """Remove a volume for ever, with what is in it."""
         request = svc.DeleteVolumeRequest(id={"value": volume})
-        return await self._wire.call(_rpc("DeleteVolume"), request, how=ONCE)
+        return await self._wire.call(_rpc("DeleteVolume"), request, how=keyed(request_key))

@@ -14,7 +14,6 @@ import itertools
 import random
 import threading
 import time
-import uuid
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -27,6 +26,7 @@ from peloton.pauses import Pauses
 from peloton.sdk import errors, sandbox, translate
 from peloton.sdk.addresses import Addresses
 from peloton.sdk.credentials import CallRoute, Credentials, Routes
+from peloton.sdk.rpc import READ, How, RpcName, is_header_text
 from peloton.sdk.transports import MetadataPairs, Transport
 
 CALLER = "peloton-python"
@@ -77,38 +77,6 @@ def warn(text: str) -> None:
     warnings.warn(text, errors.PelotonWarning, stacklevel=2)
 
 
-class RpcName(NamedTuple):
-    """One call: its role, the generated stub it is in, and its name there."""
-
-    role: str
-    stub: Any
-    name: str
-
-
-class How(NamedTuple):
-    """Whether a call may be repeated if there is no answer, and under which key."""
-
-    repeat: bool
-    key: str = ""
-
-
-READ = How(repeat=True)
-ONCE = How(repeat=False)
-
-
-def keyed(key: str | None) -> How:
-    """Return how to send a change that is safe to repeat: the server remembers its answer to
-    this key."""
-    if key and not _is_header_text(key):
-        raise errors.BadSpec("must be printable ASCII characters", field="request_key")
-    return How(repeat=True, key=key or str(uuid.uuid4()))
-
-
-def _is_header_text(text: object) -> bool:
-    """Return whether gRPC can send the text as metadata."""
-    return isinstance(text, str) and text.isascii() and text.isprintable()
-
-
 class RpcCall(NamedTuple):
     """One call under way; `until` is when its time is over."""
 
@@ -134,7 +102,7 @@ class Wire:
         self.sleep = transport.sleep
         self._addresses = addresses
         for name, text in credentials.login._asdict().items() if credentials.login else ():
-            if not _is_header_text(text):
+            if not is_header_text(text):
                 raise errors.BadSpec("must be printable ASCII characters", field=name)
         self._routes = Routes(credentials)
         self._channels: dict[str, Any] = {}

@@ -128,29 +128,29 @@ def test_a_create_resolves_the_pool_and_leaves_the_spec_alone(
     assert not spec.HasField("respoolID")
 
 
-def test_a_read_is_repeated_and_a_restart_is_not(client: Client, cluster: Cluster) -> None:
+def test_a_read_is_repeated_and_a_change_without_a_key_is_not(client: Client, cluster: Cluster) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     cluster.fail("Get", GONE, GONE)
     assert client.jobs.get(JOB).jobInfo.id.value == JOB
     assert len(cluster.called("Get")) == 3
-    cluster.fail("Restart", GONE)
+    cluster.fail("Redrive", GONE)
     with pytest.raises(errors.ServiceUnavailable):
-        client.tasks.restart(JOB)
-    assert len(cluster.called("Restart")) == 1
+        client.ops.redrive("job/a")
+    assert len(cluster.called("Redrive")) == 1
 
 
 def test_a_call_that_a_stopping_server_cancels_is_tried_at_the_next_address(
     cluster: Cluster,
 ) -> None:
     cluster.fail("LookupResourcePoolID", grpc.StatusCode.CANCELLED)
-    cluster.fail("Restart", grpc.StatusCode.CANCELLED)
+    cluster.fail("Redrive", grpc.StatusCode.CANCELLED)
     cluster.add_job("RUNNING", "RUNNING")
     with serving(cluster) as address:
         port = address.rsplit(":", 1)[1]
         with Client(f"{address},localhost:{port}", timeout_s=60) as client:
             assert client.pools.lookup("/hello") == POOL
             with pytest.raises(errors.ServiceUnavailable) as caught:
-                client.tasks.restart(JOB)
+                client.ops.redrive("job/a")
     assert caught.value.kind == "CANCELLED", "it may have happened, and has no key"
     assert len(cluster.called("LookupResourcePoolID")) == 2
 

@@ -67,7 +67,7 @@ def test_a_server_says_when_to_ask_again(client: Client, cluster: Cluster) -> No
     client.jobs.get(JOB)
     assert len(cluster.called("Get")) == 2
     assert time.monotonic() - began >= 0.8
-    cluster.troubles["Restart"] = [told]
+    cluster.troubles["Redrive"] = [told]
     with pytest.raises(errors.ServiceUnavailable) as caught:
-        client.tasks.restart(JOB)
+        client.ops.redrive("job/a")
     assert caught.value.retry_s == 0.8

@@ -64,15 +64,14 @@ def test_a_keyed_change_goes_on_under_its_key() -> None:
 def test_a_change_without_a_key_is_not_said_to_a_second_one() -> None:
     first, second = Cluster(), Cluster()
     for cluster in (first, second):
-        cluster.add_job("RUNNING", "RUNNING")
-        cluster.fail("Start", GONE)
+        cluster.fail("Redrive", GONE)
     with (
         serving(first) as one,
         serving(second) as other,
         Client((one, other)) as client,
         pytest.raises(errors.ServiceUnavailable),
     ):
-        client.tasks.start(JOB)
+        client.ops.redrive("job/a")
     assert (len(first.calls), len(second.calls)) == (1, 0)
 
 
@@ -109,13 +108,12 @@ class Late:
 def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -> None:
     """The answer UNAVAILABLE may mean that it happened, on the second turn as on the first."""
     cluster = Cluster()
-    cluster.add_job("RUNNING", "RUNNING")
-    cluster.fail("Start", GONE, GONE, GONE)
+    cluster.fail("Redrive", GONE, GONE, GONE)
     with serving(cluster) as address:
         client = Client(Late((address,)), timeout_s=10)
         with client, pytest.raises(errors.ServiceUnavailable, match="planted"):
-            client.tasks.start(JOB)
-    assert len(cluster.called("Start")) == 1
+            client.ops.redrive("job/a")
+    assert len(cluster.called("Redrive")) == 1
 
 
 def test_a_deadline_is_over_all_attempts() -> None:

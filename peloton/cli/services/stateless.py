@@ -153,8 +153,10 @@ def create(
 
         with spec_in(spec) as given, refusal_texts(texts):
             answer = peloton.stateless.create(
-                respool, given, how=BatchOptions(batch, secrets=secrets, **how),
-                wanted_id=wanted_id, request_key=request_key,
+                respool, given, how=BatchOptions(
+                    batch, secrets=secrets, request_key=request_key, **how
+                ),
+                wanted_id=wanted_id,
             )  # fmt: skip
         made = answer.job_id.value
         text = f"Job {made} created. Entity Version: {answer.version.value}"

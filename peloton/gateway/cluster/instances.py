@@ -78,13 +78,16 @@ class Instances:
         return self._translator(job).events(view, runs_max=runs_max, only=only)
 
     def drop_events(
-        self, job: JobView, instance: int, *, run: int, context: Context, alone: bool = False
+        self, job: JobView, instance: int, *, runs: tuple[int, bool], sent: Any, context: Context
     ) -> Any:
-        """Show nobody what happened until now to the runs 1 to `run`, or to it alone; the answer of
-        the slice."""
+        """Show nobody what happened until now to runs; return the answer of the slice.
+
+        `runs`: the last one, and whether it is it alone, or those before it as well.
+        """
+        run, alone = runs
         # An instance never has so many runs; what is beyond is all of them.
         order = DropInstanceEvents(instance % SLICE_SIZE, min(run, RUN_MAX), alone)
-        return self._cluster_client.ask(_slice(job, instance), order, context=context)
+        return self._keyed(_slice(job, instance), order, sent=sent, context=context)
 
     def stop(self, job: Key, ranges: Ranges, *, ended: Bits, sent: Any, context: Context) -> Any:
         """End instances, of which `ended` have nothing left to stop; return the answer of the

@@ -47,8 +47,7 @@ class Schedules:
         given = sent.schedule
         spec = self._spec(given, context)
         command = m.CreateSchedule(spec, given.paused)
-        request = request_of(sent, context)
-        self._order(self._new(given.name, context), command, context=context, request=request)
+        self._order(self._new(given.name, context), command, sent=sent, context=context)
         return wire.CreateScheduleResponse()
 
     def _new(self, name: str, context: Context) -> Key:
@@ -104,28 +103,21 @@ class Schedules:
 
     def PauseSchedule(self, sent: wire.PauseScheduleRequest, context: Context) -> Any:
         """Let the schedule make no jobs."""
-        self._order(_key(sent.name, context), m.PauseSchedule(True), context=context)
+        self._order(_key(sent.name, context), m.PauseSchedule(True), sent=sent, context=context)
         return wire.PauseScheduleResponse()
 
     def ResumeSchedule(self, sent: wire.ResumeScheduleRequest, context: Context) -> Any:
         """Let the schedule make jobs again."""
-        self._order(_key(sent.name, context), m.PauseSchedule(False), context=context)
+        self._order(_key(sent.name, context), m.PauseSchedule(False), sent=sent, context=context)
         return wire.ResumeScheduleResponse()
 
     def DeleteSchedule(self, sent: wire.DeleteScheduleRequest, context: Context) -> Any:
         """Delete the schedule, and leave its jobs."""
-        request = request_of(sent, context)
-        self._order(_key(sent.name, context), m.DeleteSchedule(), context=context, request=request)
+        self._order(_key(sent.name, context), m.DeleteSchedule(), sent=sent, context=context)
         return wire.DeleteScheduleResponse()
 
-    def _order(
-        self,
-        to: Key,
-        command: Message,
-        *,
-        context: Context,
-        request: tuple[str, bytes] | None = None,
-    ) -> None:
+    def _order(self, to: Key, command: Message, *, sent: Any, context: Context) -> None:
+        request = request_of(sent, context)
         answer = self._cluster_client.ask(to, command, context=context, request=request)
         if isinstance(answer, Refused):
             code = CODES.get(answer.code, Code.FAILED_PRECONDITION)

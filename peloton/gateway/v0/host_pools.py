@@ -27,6 +27,7 @@ from peloton.actors.host.messages import GetHost, SetHostPool
 from peloton.actors.host.state import Host
 from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts, by_kind, capacity_of, slack_by_kind
+from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.translate.texts import client_name
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
@@ -71,12 +72,12 @@ class HostPoolCalls:
         """Create a pool, without hosts."""
         if not sent.name:
             end(context, Code.INVALID_ARGUMENT, text="a host pool has a name", field="name")
-        self._order(MakeHostPool(sent.name), context)
+        self._order(MakeHostPool(sent.name), sent=sent, context=context)
         return self._svc.CreateHostPoolResponse()
 
     def DeleteHostPool(self, sent: Any, context: Context) -> Any:
         """Delete a pool: its hosts are in the default one."""
-        self._order(DropHostPool(sent.name), context)
+        self._order(DropHostPool(sent.name), sent=sent, context=context)
         return self._svc.DeleteHostPoolResponse()
 
     def ChangeHostPool(self, sent: Any, context: Context) -> Any:
@@ -87,7 +88,7 @@ class HostPoolCalls:
             end(context, Code.NOT_FOUND, text="host not found")
         message = AssignHost(host, sent.sourcePool, sent.destinationPool)
         codes = {**_CODES, NO_POOL: Code.INVALID_ARGUMENT}
-        version = self._order(message, context, codes=codes)
+        version = self._order(message, sent=sent, context=context, codes=codes)
         if version:
             # The owner tells the host as well; so the next task is granted by the new pool.
             order = SetHostPool(sent.destinationPool, version)
@@ -95,10 +96,11 @@ class HostPoolCalls:
         return self._svc.ChangeHostPoolResponse()
 
     def _order(
-        self, message: Message, context: Context, *, codes: Mapping[str, Any] = _CODES
+        self, message: Message, *, sent: Any, context: Context, codes: Mapping[str, Any] = _CODES
     ) -> int:
         """Return the version of the order to a host; 0 if there is none."""
-        answer = self._cluster_client.ask(POOLS_OWNER, message, context=context)
+        request = request_of(sent, context)
+        answer = self._cluster_client.ask(POOLS_OWNER, message, context=context, request=request)
         if isinstance(answer, Refused):
             code = codes.get(answer.code, Code.FAILED_PRECONDITION)
             end(context, code, text=answer.text, field=answer.field)

@@ -22,6 +22,7 @@ from peloton.actors.host.messages import (
 from peloton.actors.host.state import Maintenance
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import address_of, all_hosts, attributes
+from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.translate.host_states import wire_state
 from peloton.gateway.translate.texts import client_name
 from peloton.gateway.v0.host_moves import HostMoves
@@ -82,7 +83,7 @@ class HostService(HostPoolCalls, HostMoves):
         Of a list all are tried, and what was refused is answered as one error.
         """
         if sent.hostname:
-            refused = self._give(sent.hostname, context, message=message)
+            refused = self._give(sent.hostname, message, sent=sent, context=context)
             if refused is not None:
                 end(context, code_of(refused), text=refused.text)
             return str(sent.hostname)
@@ -90,15 +91,16 @@ class HostService(HostPoolCalls, HostMoves):
             end(context, Code.INVALID_ARGUMENT, text="no host is named", field="hostname")
         texts = []
         for name in _once(sent.hostnames):
-            refused = self._give(name, context, message=message)
+            refused = self._give(name, message, sent=sent, context=context)
             if refused is not None:
                 texts.append(f"{name}: {refused.text}")
         if texts:
             end(context, Code.INTERNAL, text="; ".join(texts))
         return ""
 
-    def _give(self, name: str, context: Context, *, message: Message) -> Refused | None:
-        answer = self._cluster_client.ask(key("host", name), message, context=context)
+    def _give(self, name: str, message: Message, *, sent: Any, context: Context) -> Refused | None:
+        request, host = request_of(sent, context), key("host", name)
+        answer = self._cluster_client.ask(host, message, context=context, request=request)
         return answer if isinstance(answer, Refused) else None
 
 

@@ -135,7 +135,8 @@ class JobManager:
         """Delete a job that has ended."""
         key = named_job(sent.id.value, context)
         had_secrets = has_secrets(self._cluster_client, key, context=context)
-        answer = self._cluster_client.ask(key, DeleteJob(), context=context)
+        request = request_of(sent, context)
+        answer = self._cluster_client.ask(key, DeleteJob(), context=context, request=request)
         if isinstance(answer, Refused):
             code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
             end(context, code, text=answer.text)

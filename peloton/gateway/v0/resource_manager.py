@@ -69,7 +69,10 @@ class ResourceManager:
         if view is None:
             missing = respool.ResourcePoolPathNotFound(path=sent.path, message=NOT_FOUND)
             return respool.DeleteResponse(error=Error(notFound=missing))
-        answer = self._cluster_client.ask(view.pool, m.DeletePool(), context=context)
+        request = request_of(sent, context)
+        answer = self._cluster_client.ask(
+            view.pool, m.DeletePool(), context=context, request=request
+        )
         if not isinstance(answer, Refused):
             return respool.DeleteResponse()
         refusal: dict[str, Any] = {"id": pool_id(client_name(view.pool)), "message": answer.text}
@@ -100,7 +103,8 @@ class ResourceManager:
             bad = respool.InvalidResourcePoolConfig(id=sent.id, message=problem)
             return respool.UpdateResponse(error=Error(invalidResourcePoolConfig=bad))
         key = m.pool_key(sent.id.value)
-        answer = self._cluster_client.ask(key, m.UpdatePool(config, sent.Force), context=context)
+        order, request = m.UpdatePool(config, sent.Force), request_of(sent, context)
+        answer = self._cluster_client.ask(key, order, context=context, request=request)
         if not isinstance(answer, Refused):
             return respool.UpdateResponse()
         if answer.code == "NOT_FOUND":

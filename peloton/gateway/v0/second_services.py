@@ -19,6 +19,7 @@ from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v0.task.svc import task_svc_pb2 as task_svc
 from peloton.api.v1alpha.respool.svc import respool_svc_pb2 as respool_svc_v1
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.translate.counterparts import JOBS, POOLS, POOLS_V1, TASKS, Counterpart, recast
 from peloton.gateway.translate.texts import client_name
 from peloton.runtime.vocabulary import Refused
@@ -134,7 +135,8 @@ class ResourcePoolService(SecondService):
         named = getattr(sent, self._id).value
         if not named:
             end(context, Code.INVALID_ARGUMENT, text="resource pool ID is nil", field=self._id)
-        answer = self._cluster_client.ask(pool_key(named), DeletePool(), context=context)
+        key, request = pool_key(named), request_of(sent, context)
+        answer = self._cluster_client.ask(key, DeletePool(), context=context, request=request)
         if isinstance(answer, Refused):
             end(context, OF_REFUSAL.get(answer.code, Code.INTERNAL), text=answer.text)
         return self._svc.DeleteResourcePoolResponse()

@@ -176,8 +176,9 @@ class TaskManager:
         if job is None or sent.instanceId >= job.spec.instances:
             end(context, Code.NOT_FOUND, text=NOT_FOUND if job is None else "no such instance")
         if sent.runId:
+            runs = (sent.runId, False)
             answer = self._instances.drop_events(
-                job, sent.instanceId, run=sent.runId, context=context
+                job, sent.instanceId, runs=runs, sent=sent, context=context
             )
             if isinstance(answer, Refused):
                 end(context, Code.FAILED_PRECONDITION, text=answer.text)

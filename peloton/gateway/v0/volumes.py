@@ -31,6 +31,7 @@ from peloton.actors.job.slice.messages import (
 from peloton.actors.task.messages import crowd_key, slice_of_crowd
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts, with_runs
+from peloton.gateway.cluster.requests import request_of
 from peloton.gateway.server.calls import is_hidden
 from peloton.gateway.translate.texts import (
     canonical,
@@ -79,21 +80,24 @@ class VolumeService:
             end(context, Code.NOT_FOUND, text=VOLUME_NOT_FOUND)
         if where:
             _, host, _ = self._known(f"{name}@{where}", context)
-            self._ask(host, DeleteVolume(name), context=context)
+            self._ask(host, DeleteVolume(name), sent=sent, context=context)
             return self._svc.DeleteVolumeResponse()
         crowd, member = crowd_of_owner(*owner)
-        left = self._ask(slice_of_crowd(crowd), LeaveVolume(member), context=context)
+        left = self._ask(slice_of_crowd(crowd), LeaveVolume(member), sent=sent, context=context)
         known = left.host if isinstance(left, VolumeLeft) else ""
         if known:
             # The host may have been given up, and its volume with it.
-            self._ask(Key(known), DeleteVolume(name), context=context, gone=True)
+            self._ask(Key(known), DeleteVolume(name), sent=sent, context=context, gone=True)
         else:
             _, host, _ = self._known(name, context)
-            self._ask(host, DeleteVolume(name), context=context)
+            self._ask(host, DeleteVolume(name), sent=sent, context=context)
         return self._svc.DeleteVolumeResponse()
 
-    def _ask(self, to: Key, message: Any, *, context: Context, gone: bool = False) -> Any:
-        answer = self._cluster_client.ask(to, message, context=context)
+    def _ask(
+        self, to: Key, message: Any, *, sent: Any, context: Context, gone: bool = False
+    ) -> Any:
+        request = request_of(sent, context)
+        answer = self._cluster_client.ask(to, message, context=context, request=request)
         if isinstance(answer, Refused) and not (gone and answer.code == NO_VOLUME):
             held = answer.code == VOLUME_HELD
             code = Code.FAILED_PRECONDITION if held else Code.NOT_FOUND

@@ -11,6 +11,7 @@ from peloton.actors.lockdown.messages import LOCKDOWN, LocksSet, SetLocks
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as svc
 from peloton.gateway.access.lockdowns import FollowedLocks
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
+from peloton.gateway.cluster.requests import request_of
 from peloton.runtime.vocabulary import Refused
 
 OBEYED_S_MAX = 5.0
@@ -42,19 +43,22 @@ class AdminService:
                 text = f"unknown component {number}"
                 end(context, Code.INVALID_ARGUMENT, text=text, field=f"components[{at}]")
         numbers = [*dict.fromkeys(sent.components)]
-        failure = self._set([names[number].name for number in numbers], context, locked=locked)
+        failure = self._set(
+            sent, [names[number].name for number in numbers], locked=locked, context=context
+        )
         for number in numbers:
             if failure:
                 found.failures.add(component=number, FailureMessage=failure)
             else:
                 found.successes.append(number)
 
-    def _set(self, components: list[str], context: Context, *, locked: bool) -> str:
+    def _set(self, sent: Any, components: list[str], *, locked: bool, context: Context) -> str:
         """Return why none of these could be set; "" if all are."""
         if not components:
             return ""
         order = SetLocks(tuple(components), locked)
-        answer = self._cluster_client.ask(LOCKDOWN, order, context=context)
+        request = request_of(sent, context)
+        answer = self._cluster_client.ask(LOCKDOWN, order, context=context, request=request)
         if isinstance(answer, Refused):
             return answer.text
         assert isinstance(answer, LocksSet), answer

@@ -145,7 +145,7 @@ class PodService:
         run = _run(sent, address, context=context)
         pod = self._existing(address, context)
         answer = self._instances.drop_events(
-            pod.job, address.instance, run=run, context=context, alone=True
+            pod.job, address.instance, runs=(run, True), sent=sent, context=context
         )
         if isinstance(answer, Refused):
             end(context, Code.FAILED_PRECONDITION, text=answer.text)
