@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from peloton.assembly.installed import BadInstalled, load
 from peloton.assembly.kinds import kinds, kinds_of
-from peloton.assembly.turn_watch import watched
+from peloton.assembly.turn_watch import time_limited
 from peloton.failures import CannotStart
 from peloton.runtime.core.entities.codec import known_level
 from peloton.runtime.core.health import NotReadyReason
@@ -67,7 +67,7 @@ def installed_kinds(found: Iterable[EntryPoint] | None = None) -> Extensions:
         if each.name in owners:
             raise BadInstalled(f"{each.source}: {owners[each.name]} has a kind of that name")
         try:
-            table[each.name] = watched(build(declared), declared.limits.turn_s)
+            table[each.name] = time_limited(build(declared), declared.limits.turn_s)
         except BadKind as error:
             raise BadInstalled(f"{each.source} cannot work:\n{error}") from error
         shards[each.name], owners[each.name] = declared.shards, each.owner

@@ -12,13 +12,12 @@ import ctypes
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
-
-from msgspec.structs import replace
 
 from peloton.runtime.kinds import Kind
 from peloton.sdk.kit import LimitExceeded
+from peloton.sdk.kit.limits import with_functions
 
 LOOK_S = 0.05
 R = TypeVar("R")
@@ -91,22 +90,10 @@ class TurnWatch:
 WATCH = TurnWatch()
 
 
-def watched(kind: Kind, limit_s: float, *, watch: TurnWatch = WATCH) -> Kind:
+def time_limited(kind: Kind, limit_s: float, *, watch: TurnWatch = WATCH) -> Kind:
     """Return the kind with a limit on the time of each of its functions."""
-
-    def timed(function: Any) -> Any:
-        return watch.timed(function, kind=kind.name, limit_s=limit_s)
-
-    def each(table: Mapping[Any, Any]) -> dict[Any, Any]:
-        return {cls: timed(function) for cls, function in table.items()}
-
-    return replace(
-        kind,
-        decide=each(kind.decide),
-        absent=each(kind.absent),
-        inspect=each(kind.inspect),
-        pursue=timed(kind.pursue),
-        owed=timed(kind.owed),
+    return with_functions(
+        kind, lambda function: watch.timed(function, kind=kind.name, limit_s=limit_s)
     )
 
 

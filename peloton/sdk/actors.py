@@ -10,18 +10,20 @@ A message or a query is an instance of the extension's class where that is insta
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, overload
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
 
 import msgspec
 
 from peloton.ops.v1 import actors_pb2 as wire
 from peloton.ops.v1 import actors_pb2_grpc
-from peloton.sdk.errors import BadSpec, Conflict, NotFound, TryLater
-from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, ServiceUnavailable, Silence
-from peloton.sdk.wire import READ, RpcName, Wire, keyed
+from peloton.sdk.calls import Calls, M, call, stream
+from peloton.sdk.errors import BadSpec, Conflict, NotFound, ServiceUnavailable, TryLater
+from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, Silence
+from peloton.sdk.rpc import READ, RpcName, keyed
+from peloton.sdk.wire import Wire
 
-T = TypeVar("T")
 ActorInput = msgspec.Struct | tuple[str, Mapping[str, Any]]
 Fields = dict[str, Any]
 
@@ -39,98 +41,79 @@ def _rpc(name: str) -> RpcName:
     return RpcName("api", actors_pb2_grpc.ActorsStub, name)
 
 
-class ActorCalls:
+class ActorCalls(Calls[M]):
     """The calls of peloton.ops.v1.Actors on one kind."""
 
-    def __init__(self, connection: Wire, kind: str) -> None:
-        self._wire, self.kind = connection, kind
+    def __init__(self, wire: Wire, kind: str) -> None:
+        super().__init__(wire)
+        self.kind = kind
 
-    @overload
-    def tell(self, name: str, message: ActorInput, *, request_key: str | None = None) -> Fields: ...
-
-    @overload
-    def tell(
-        self, name: str, message: ActorInput, *, into: type[T], request_key: str | None = None
-    ) -> T: ...
-
-    def tell(
+    @call
+    async def tell(
         self, name: str, message: ActorInput, *, into: Any = Fields, request_key: str | None = None
     ) -> Any:
         """Send a message and return the reply once its effect is durable. Raises ActorRefused."""
         cls, body = _encoded(message)
         request = wire.TellRequest(kind=self.kind, name=name, message=cls, body=body)
-        answer = self._wire.call(_rpc("Tell"), request, how=keyed(request_key))
+        answer = await self._wire.call(_rpc("Tell"), request, how=keyed(request_key))
         if answer.HasField("refused"):
             no = answer.refused
             raise ActorRefused(no.text, kind=no.code, field=no.field, again=no.again)
         return msgspec.json.decode(answer.body or b"{}", type=into)
 
-    @overload
-    def ask(self, name: str, query: ActorInput) -> Fields: ...
-
-    @overload
-    def ask(self, name: str, query: ActorInput, *, into: type[T]) -> T: ...
-
-    def ask(self, name: str, query: ActorInput, *, into: Any = Fields) -> Any:
+    @call
+    async def ask(self, name: str, query: ActorInput, *, into: Any = Fields) -> Any:
         """Return the answer to a query. Raises NotFound if there is no such actor."""
         cls, body = _encoded(query)
         request = wire.AskRequest(kind=self.kind, name=name, query=cls, body=body)
-        return msgspec.json.decode(self._wire.call(_rpc("Ask"), request).body, type=into)
+        return msgspec.json.decode((await self._wire.call(_rpc("Ask"), request)).body, type=into)
 
-    @overload
-    def state(self, name: str) -> Fields | None: ...
-
-    @overload
-    def state(self, name: str, *, into: type[T]) -> T | None: ...
-
-    def state(self, name: str, *, into: Any = Fields) -> Any:
+    @call
+    async def state(self, name: str, *, into: Any = Fields) -> Any:
         """Return the state of an actor, or None if there is no such actor."""
         try:
-            return self.ask(name, ("GetState", {}), into=into)
+            return await self.ask(name, ("GetState", {}), into=into)
         except NotFound as error:
             if error.kind == "NOT_FOUND" and "kind:" not in error.message:
                 return None
             raise
 
-    @overload
-    def all(self) -> Iterator[tuple[str, Fields]]: ...
-
-    @overload
-    def all(self, *, into: type[T]) -> Iterator[tuple[str, T]]: ...
-
-    def all(self, *, into: Any = Fields) -> Iterator[tuple[str, Any]]:
+    @stream
+    async def all(self, *, into: Any = Fields) -> AsyncGenerator[tuple[str, Any], None]:
         """Yield name and state of every actor of the kind, by name."""
         after = ""
         while True:
             request = wire.ListActorsRequest(kind=self.kind, after=after)
-            page = self._wire.call(_rpc("ListActors"), request)
+            page = await self._wire.call(_rpc("ListActors"), request)
             for actor in page.actors:
                 yield actor.name, msgspec.json.decode(actor.state, type=into)
             after = page.after
             if not after:
                 return
 
-    @overload
-    def watch(self, name: str) -> Iterator[Fields | None]: ...
-
-    @overload
-    def watch(self, name: str, *, into: type[T]) -> Iterator[T | None]: ...
-
-    def watch(self, name: str, *, into: Any = Fields) -> Iterator[Any]:
+    @stream
+    async def watch(
+        self,
+        name: str,
+        *,
+        into: Any = Fields,
+        silent: Callable[[str], None] | None = None,
+    ) -> AsyncGenerator[Any, None]:
         """Yield the state of an actor at once and after each change; None where there is none.
 
         Of changes in quick succession only the last is told. A stream that breaks is begun again;
-        after SILENCE_MAX_S without an answer the error is raised.
+        `silent` is as in `ops.wait`, and after SILENCE_MAX_S without an answer the error is raised.
         """
-        silence, before, begun = Silence(None), b"", False
+        silence, before, begun = Silence(silent), b"", False
         while True:
             request = wire.WatchActorRequest(kind=self.kind, name=name)
             try:
-                for message in self._wire.stream(_rpc("WatchActor"), request):
-                    silence.is_over()
-                    if not begun or message.state != before:
-                        begun, before = True, message.state
-                        yield msgspec.json.decode(before, type=into) if before else None
+                async with aclosing(self._wire.stream(_rpc("WatchActor"), request)) as told:
+                    async for message in told:
+                        silence.is_over()
+                        if not begun or message.state != before:
+                            begun, before = True, message.state
+                            yield msgspec.json.decode(before, type=into) if before else None
                 raise ServiceUnavailable("the stream ended")
             except TryLater as error:
                 silence.goes_on(time.monotonic(), error)
@@ -138,12 +121,12 @@ class ActorCalls:
             except ServiceUnavailable as error:
                 silence.goes_on(time.monotonic(), error)
                 pause_s = SILENCE_PAUSE_S
-            time.sleep(pause_s)
+            await self._wire.sleep(pause_s)
 
 
-def extension_kinds(connection: Wire) -> list[wire.Kind]:
+async def extension_kinds(wire_of: Wire) -> list[wire.Kind]:
     """Return the kinds of extensions that the cluster serves, with the schemas of their values."""
-    return list(connection.call(_rpc("ListKinds"), wire.ListKindsRequest(), how=READ).kinds)
+    return list((await wire_of.call(_rpc("ListKinds"), wire.ListKindsRequest(), how=READ)).kinds)
 
 
 def _encoded(sent: ActorInput) -> tuple[str, bytes]:

@@ -139,13 +139,17 @@ class ClusterCalls(Calls[M]):
         naming = self._naming._replace(note=note)
         return await resolved(naming, typed, changes=changes, latest=latest)
 
-    def actors(self, kind: str) -> ActorCalls:
+    def actors(self, kind: str) -> ActorCalls[M]:
         """Return the calls on the actors of an extension's kind."""
-        return ActorCalls(self._wire, kind)
+        found: ActorCalls[M] = ActorCalls(self._wire, kind)
+        if self._transport.blocks:
+            make_block(found)
+        return found
 
-    def kinds(self) -> list[Kind]:
+    @call
+    async def kinds(self) -> list[Kind]:
         """Return the kinds of extensions that the cluster serves."""
-        return extension_kinds(self._wire)
+        return await extension_kinds(self._wire)
 
     def on_warning(self, warned: Callable[[str], None]) -> None:
         """Call `warned` with each warning of the cluster, such as of a job that its pool can never

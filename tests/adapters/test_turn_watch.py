@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peloton.assembly.turn_watch import TurnWatch, watched
+from peloton.assembly.turn_watch import TurnWatch, time_limited
 from peloton.runtime.core.turning.supervision import ATTEMPTS_MAX
 from peloton.runtime.vocabulary import DeadLettered, key
 from peloton.sdk.kit import (
@@ -115,7 +115,7 @@ def bench() -> Iterator[Bench]:
     def turned(state: Turned, fact: HasTurned) -> Turned:
         return Turned(count=state.count + 1)
 
-    kind = watched(build(spinner), LIMIT_S)
+    kind = time_limited(build(spinner), LIMIT_S)
     yield Bench("spinner", 0, sizes={"spinner": 1}, kinds={"spinner": kind})
 
 

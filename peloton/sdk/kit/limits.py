@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from peloton.runtime.kinds import Decide
+from peloton.runtime.kinds import Decide, Kind
 from peloton.runtime.vocabulary import SELF, SENDER, At, Decision, Rest, Send, kind_of
 
 Fold = Callable[[Any, Any], Any]
@@ -103,3 +103,19 @@ class Outlines(NamedTuple):
             return step if isinstance(step, Rest) else self.check(state, step)
 
         return limited
+
+
+def with_functions(kind: Kind, wrap: Callable[[Any], Any]) -> Kind:
+    """Return the kind with each function that a shard calls for a message or a query wrapped."""
+
+    def each(table: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {cls: wrap(function) for cls, function in table.items()}
+
+    return replace(
+        kind,
+        decide=each(kind.decide),
+        absent=each(kind.absent),
+        inspect=each(kind.inspect),
+        pursue=wrap(kind.pursue),
+        owed=wrap(kind.owed),
+    )
