@@ -7,7 +7,7 @@ wrong in it is refused with the path of the field.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.feed import ClusterFeed, OutOfReach
@@ -124,10 +124,17 @@ class Actors:
     def _kind(self, name: str, context: Context) -> Kind:
         kind = self._kinds.get(name)
         if kind is None:
-            known = ", ".join(self._kinds) or "none"
-            text = f"no kind {name!r} of an extension at this daemon; there are {known}"
-            end(context, Code.NOT_FOUND, text=text, field="kind")
+            self._refuse_kind(name, context)
         return kind
+
+    def _refuse_kind(self, name: str, context: Context) -> NoReturn:
+        if self._cluster_client.cluster.routes.members_with(name):
+            # Clients try their next address then.
+            text = f"kind {name!r} is not installed at this daemon, but at others of the cluster"
+            end(context, Code.UNAVAILABLE, text=text)
+        known = ", ".join(self._kinds) or "none"
+        text = f"no kind {name!r} of an extension in this cluster; there are {known}"
+        end(context, Code.NOT_FOUND, text=text, field="kind")
 
     def _addressed(self, sent: Any, context: Context) -> tuple[Kind, Key]:
         kind = self._kind(sent.kind, context)

@@ -79,7 +79,7 @@ class RoutingTable:
             return shard, self.shards.get(shard)
         name, local, role = key[len(kind) + 1 :], self.services.get(kind), self.roles.get(kind)
         if role is not None and self.membership_status is not None:
-            members = self._members(role)
+            members = self.members_with(role)
             ours = members == [self.me] if name == ALL else name in (ANY, self.me)
             local = local if ours and self.me in members else None
         return kind, local
@@ -109,7 +109,7 @@ class RoutingTable:
     def named(self, prefix: str) -> Renamed:
         """Return name and number of our instance of a service."""
         role = self.roles.get(prefix)
-        members = self._members(role) if role is not None else []
+        members = self.members_with(role) if role is not None else []
         if self.me not in members:
             return Renamed(self.me)
         return Renamed(self.me, members.index(self.me), len(members))
@@ -157,7 +157,7 @@ class RoutingTable:
             if local is not None:
                 yield local
             return
-        members = self._members(role)
+        members = self.members_with(role)
         if self.me not in members:
             local = None  # we run the service without the role, so no member reports to it
         others = [member for member in members if member != self.me]
@@ -176,7 +176,8 @@ class RoutingTable:
         elif name in others:
             yield RemoteRoute(name, kind)
 
-    def _members(self, role: str) -> list[str]:
+    def members_with(self, role: str) -> list[str]:
+        """Return the members that have a role, those aside only where all of them are."""
         view = self.membership_status.view if self.membership_status is not None else None
         if view is None:
             return []
