@@ -42,6 +42,10 @@ PROCESSES = {
         "peloton.commands.features:command",
         "Show or raise the feature level of a fleet after an upgrade.",
     ),
+    "chaos": LazyCommand(
+        "peloton.commands.chaos:command",
+        "Play storms of faults over the kinds of an extension.",
+    ),
     "doctor": LazyCommand(
         "peloton.commands.doctor:command",
         "Check that the store guarantees what the journal needs.",

@@ -11,29 +11,21 @@ makes the sweep fail.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import secrets
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, count
-from multiprocessing.pool import AsyncResult
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from peloton.chaos.cluster.branches import BRANCHES
 from peloton.chaos.cluster.faults import ALL_FAULTS
 from peloton.chaos.cluster.storm import Played, StormFailed, draw, play
+from peloton.chaos.seeds import fresh_seed, in_time, of_each
 
 TEXT_MAX = 500
 PAIRS_SHOWN = 20
-AHEAD = 4
-"""So many storms for each worker are under way or wait: one that takes long holds nobody up."""
-STORMS_PER_WORKER = 100
-FRESH_SEEDS = 10**9
-
-T = TypeVar("T")
 
 
 class Sometimes:
@@ -85,36 +77,9 @@ def sweep_one(seed: int, *, outside: bool = False) -> Swept:
         return Swept(seed, None, str(failed)[:TEXT_MAX])
 
 
-def fresh_seed() -> int:
-    """Return a seed that probably nobody has played."""
-    return secrets.randbelow(FRESH_SEEDS)
-
-
-def within(seconds: float, some: Iterable[T]) -> Iterator[T]:
-    """Yield the first of them, and more until the time is over."""
-    end_s = time.monotonic() + seconds
-    for each in some:
-        yield each
-        if time.monotonic() >= end_s:
-            return
-
-
 def sweep(seeds: Iterable[int], *, jobs: int, outside: bool = False) -> Iterator[Swept]:
     """Yield the results of all seeds, in order."""
-    one = partial(sweep_one, outside=outside)
-    if jobs <= 1:
-        yield from map(one, seeds)
-        return
-    waiting: deque[AsyncResult[Swept]] = deque()
-    # Workers are replaced now and then, which frees what a thousand worlds leave in memory.
-    with multiprocessing.get_context("spawn").Pool(
-        jobs, maxtasksperchild=STORMS_PER_WORKER
-    ) as pool:
-        for seed in seeds:
-            waiting.append(pool.apply_async(one, (seed,)))
-            if len(waiting) >= jobs * AHEAD:
-                yield waiting.popleft().get()
-        yield from (result.get() for result in waiting)
+    return of_each(partial(sweep_one, outside=outside), seeds, jobs=jobs)
 
 
 def nothing() -> Sums:
@@ -194,7 +159,7 @@ def seeds_of(options: argparse.Namespace) -> tuple[int, Iterable[int]]:
     if first is None:
         first = fresh_seed()
     some = count(first) if options.seeds is None else range(first, first + options.seeds)
-    return first, within(options.minutes * 60, some)
+    return first, in_time(options.minutes * 60, some)
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from peloton.chaos.cluster.points import (
     short_segments,
 )
 from peloton.chaos.cluster.rolling_points import RollingHistory
-from peloton.chaos.sweep import within
+from peloton.chaos.seeds import in_time
 
 HISTORIES: tuple[type[ScriptedHistory], ...] = (ScriptedHistory, RollingHistory)
 SHARE_OF_TIME = 1 / 5
@@ -116,7 +116,7 @@ def test_deaths_at_random_moments(
     tables: Tables, storm_seconds: float, history: type[ScriptedHistory]
 ) -> None:
     chance = random.Random(secrets.randbits(64))
-    for _ in within(storm_seconds * SHARE_OF_TIME, count()):
+    for _ in in_time(storm_seconds * SHARE_OF_TIME, count()):
         again = chance.choice((0, 0, chance.randrange(1, SECOND_MAX)))
         # No sweep tries both together, so neither does chance.
         all_at_once = not again and chance.random() < 0.25

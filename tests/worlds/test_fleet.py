@@ -17,7 +17,8 @@ import pytest
 
 from peloton.chaos.cluster.faults import ALL_FAULTS, APART
 from peloton.chaos.cluster.storm import draw
-from peloton.chaos.sweep import fresh_seed, sweep_one, within
+from peloton.chaos.seeds import fresh_seed, in_time
+from peloton.chaos.sweep import sweep_one
 from peloton.runtime.simulation.storms import LastingFault
 
 REPLAYED = 2
@@ -33,7 +34,7 @@ def test_every_goal_is_reached_and_a_seed_is_one_history(
 ) -> None:
     """Here fresh storms are played one after the other, some again in a process of other hashes."""
     first, traces = fresh_seed(), dict[int, str]()
-    for seed in within(storm_seconds, count(first)):
+    for seed in in_time(storm_seconds, count(first)):
         played = sweep_one(seed, outside=outside)
         assert played.played, f"{played.failure}\n{replay(seed, outside=outside)}"
         traces[seed] = played.played.trace
@@ -49,8 +50,8 @@ def replay(seed: int, *, outside: bool) -> str:
 
 
 def test_seeds_are_drawn_until_the_time_is_over_and_one_at_least() -> None:
-    assert [*within(0.0, count(7))] == [7]
-    assert [*within(1e9, range(3))] == [0, 1, 2]
+    assert [*in_time(0.0, count(7))] == [7]
+    assert [*in_time(1e9, range(3))] == [0, 1, 2]
 
 
 @pytest.mark.nightly

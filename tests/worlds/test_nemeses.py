@@ -29,7 +29,7 @@ from peloton.chaos.cluster.nemeses import (
 from peloton.chaos.cluster.points import WANTED_AFTER_CRASH, ScriptedHistory
 from peloton.chaos.cluster.rules.aftermath import faults_of
 from peloton.chaos.cluster.world.cluster import SimulatedCluster
-from peloton.chaos.sweep import within
+from peloton.chaos.seeds import in_time
 from peloton.runtime.simulation.membership import MembershipFaults
 
 SHARE_OF_TIME = 1 / 10
@@ -249,13 +249,13 @@ def test_every_other_message_is_missed(name: tuple[str, str]) -> None:
 
 def test_a_message_is_missed(storm_seconds: float) -> None:
     chance = random.Random(secrets.randbits(64))
-    for _ in within(storm_seconds * SHARE_OF_TIME, count()):
+    for _ in in_time(storm_seconds * SHARE_OF_TIME, count()):
         _heals(Missed(*chance.choice(NAMES), which=chance.choice((second, every_other))))
 
 
 def test_the_sender_stops_at_its_message(storm_seconds: float) -> None:
     chance = random.Random(secrets.randbits(64))
-    for _ in within(storm_seconds * SHARE_OF_TIME, count()):
+    for _ in in_time(storm_seconds * SHARE_OF_TIME, count()):
         which, behind = chance.choice((first, second)), chance.choice((False, True))
         _heals(Stopped(*chance.choice(NAMES), which=which, behind=behind))
 

@@ -11,7 +11,7 @@ from itertools import chain, count
 
 import pytest
 
-from peloton.chaos.sweep import fresh_seed, within
+from peloton.chaos.seeds import fresh_seed, in_time
 from tests.backends.mesos.simulated.acts import failure, shrunk
 from tests.backends.mesos.simulated.planted import PLANTED, search
 from tests.backends.mesos.simulated.scenario import drawn
@@ -25,7 +25,7 @@ LIMIT_S = 600
 
 @pytest.mark.timeout(LIMIT_S)
 def test_whatever_happens_no_run_begins_twice_and_each_has_its_end(storm_seconds: float) -> None:
-    fresh = within(storm_seconds * SHARE_OF_TIME, count(fresh_seed()))
+    fresh = in_time(storm_seconds * SHARE_OF_TIME, count(fresh_seed()))
     for seed in chain(PLAYED, fresh):
         if failure(drawn(seed)) is None:
             continue
