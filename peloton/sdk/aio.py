@@ -41,7 +41,7 @@ class AsyncTransport:
             raise _closed_or_cancelled() from None
 
     async def stream(
-        self, rpc: Any, request: Any, metadata: MetadataPairs
+        self, rpc: Any, request: Any, *, metadata: MetadataPairs
     ) -> AsyncGenerator[Any, None]:
         call = rpc(request, metadata=metadata)
         try:

@@ -140,7 +140,7 @@ class Routes:
         """Return which certificates of the client end soon; or else, which are not good now."""
         return texts_now(self._dates, good=good)
 
-    def channel(self, target: str, options: list[tuple[str, object]], module: Any = grpc) -> Any:
+    def channel(self, target: str, options: list[tuple[str, object]], *, module: Any) -> Any:
         """Return a channel of `grpc` or `grpc.aio`, with the certificates that are used there."""
         if self._secure is None or target.startswith(access_files.UNIX):
             return module.insecure_channel(target, options=options)

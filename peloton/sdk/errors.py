@@ -5,18 +5,23 @@ This module must not import gRPC or protobuf: the command line catches these bef
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class PelotonError(Exception):
     """Any refusal or failure of the cluster, or of the way to it.
 
     `kind` is the stable short name of the cause: the field of the error a v0 answer carries
-    (`alreadyExists`), or the gRPC code (`NOT_FOUND`).
+    (`alreadyExists`), or the gRPC code (`NOT_FOUND`). `reasons` are the codes of the cause, for
+    programs, the most exact one first: that of the refusal if it has one (`NAME_TAKEN`), then
+    `kind`.
     """
 
     def __init__(self, message: str, *, kind: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.kind = kind
+        self.reasons: tuple[str, ...] = (kind,) if kind else ()
 
 
 class PelotonWarning(UserWarning):
@@ -50,7 +55,11 @@ class OutOfRange(NotFound):
 
 
 class Conflict(PelotonError):
-    """The call is not possible now: a stale version, a name taken, a pool in use."""
+    """The object, as it is now, does not allow the call: a pool in use, a job that still runs."""
+
+
+class StaleVersion(Conflict):
+    """The object has changed since the version that the call was made for: read it again."""
 
 
 class AlreadyExists(Conflict):
@@ -88,7 +97,14 @@ class TryLater(PelotonError):
 
 
 class CanNeverRun(PelotonError):
-    """The job needs more than any host, or the limit of its pool, has now: waiting is in vain."""
+    """The job needs more than any host, or the limit of its pool, has now: waiting is in vain.
+
+    `reasons` are the codes that `ops.why` gives for it.
+    """
+
+    def __init__(self, message: str, *, reasons: Iterable[str]) -> None:
+        super().__init__(message)
+        self.reasons = (*reasons,)
 
 
 class Unsupported(PelotonError):

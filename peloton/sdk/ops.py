@@ -178,25 +178,27 @@ class OpsCalls(Calls[M]):
         job: str = "",
         kinds: Sequence[str] = (),
         pool: str = "",
-        resume: str = "",
+        since: str = "",
         silent: Callable[[str], None] | None = None,
     ) -> AsyncGenerator[ops.WatchResponse, None]:
         """Yield the changes of a job, of a pool with its jobs, or of all actors of some kinds, as
         they happen.
 
-        Each message has the token to go on behind it; the first has nothing else, and so have those
-        that renew the token of a quiet stream. A stream that breaks is resumed, so events of one
-        shard come once and in order, and what was lost is a gap in a message. `silent` is as in
+        Each message has the token to go on behind it, `resume`, which is the `since` of a later
+        watch; without one the watch begins now. The first message has nothing else, and so have
+        those that renew the token of a quiet stream. Each event has its position in the journal of
+        its shard. A stream that breaks is resumed, so events of one shard come once and in order;
+        what is not kept any more is a gap in a message, before its events. `silent` is as in
         `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
         """
         silence, begun, job = Silence(silent), False, await self._wire.job_id(job, changes=False)
         while True:
-            request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=resume)
+            request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=since)
             try:
                 async with aclosing(self._wire.stream(method("Watch"), request)) as messages:
                     async for message in messages:
                         silence.is_over()
-                        renewed, resume = message.resume != resume, message.resume
+                        renewed, since = message.resume != since, message.resume
                         if message.events or message.gaps or renewed or not begun:
                             begun = True
                             yield message

@@ -51,11 +51,15 @@ class ServiceCalls(Calls[M]):
         jobs: Sequence[str] = (),
         *,
         labels: LabelPairs = (),
-        start: int = 0,
+        since: int = 0,
         silent: Callable[[str], None] | None = None,
     ) -> AsyncGenerator[WatchTold, None]:
-        """Yield these services, or all, as they change; `silent` is as in `OpsCalls.wait`."""
-        request = svc.WatchRequest(start_revision=start)
+        """Yield these services, or all, as they change behind a revision; `silent` is as in
+        `OpsCalls.wait`.
+
+        `since`: the revision of a message, 0 for now, or EVERYTHING. See docs/watching.md.
+        """
+        request = svc.WatchRequest(start_revision=since)
         wanted = request.stateless_job_filter
         wanted.SetInParent()
         for job in jobs:
@@ -71,11 +75,11 @@ class ServiceCalls(Calls[M]):
         pods: Sequence[str] = (),
         *,
         labels: LabelPairs = (),
-        start: int = 0,
+        since: int = 0,
         silent: Callable[[str], None] | None = None,
     ) -> AsyncGenerator[WatchTold, None]:
         """Yield these pods, or all of a service, or of all services, as they change."""
-        request = svc.WatchRequest(start_revision=start)
+        request = svc.WatchRequest(start_revision=since)
         wanted = request.pod_filter
         wanted.SetInParent()
         if job:

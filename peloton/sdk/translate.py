@@ -27,7 +27,46 @@ BY_CODE: dict[grpc.StatusCode, type[errors.PelotonError]] = {
     grpc.StatusCode.UNIMPLEMENTED: errors.Unsupported,
 }
 
+BY_REASON: dict[str, type[errors.PelotonError]] = {
+    "ALREADY_EXISTS": errors.AlreadyExists,
+    "ASKED_JOB": errors.Conflict,
+    "BAD_COMPONENT": errors.BadSpec,
+    "BAD_POOL": errors.BadSpec,
+    "BUSY": errors.Conflict,
+    "CANNOT_LAUNCH": errors.Conflict,
+    "CONFLICT": errors.Conflict,
+    "DELETING": errors.Conflict,
+    "HOLDS_RUNS": errors.Conflict,
+    "INCOMPLETE": errors.ServiceUnavailable,
+    "INSUFFICIENT_OFFER_RESOURCES": errors.Conflict,
+    "INVALID_CONFIG": errors.BadSpec,
+    "INVALID_SCHEDULE": errors.BadSpec,
+    "IN_MAINTENANCE": errors.Conflict,
+    "MISMATCH_STATUS": errors.Conflict,
+    "NAME_TAKEN": errors.AlreadyExists,
+    "NOT_DOWN": errors.Conflict,
+    "NOT_FOUND": errors.NotFound,
+    "NOT_LEAF": errors.Conflict,
+    "NOT_TERMINAL": errors.Conflict,
+    "NO_HOLD": errors.NotFound,
+    "NO_HOST": errors.NotFound,
+    "NO_POOL": errors.NotFound,
+    "NO_VOLUME": errors.NotFound,
+    "NO_WORKFLOW": errors.NotFound,
+    "OTHER_VERSION": errors.StaleVersion,
+    "POOL_EXISTS": errors.AlreadyExists,
+    "REQUEST_KEY_REUSED": errors.Conflict,
+    "TERMINATED": errors.Conflict,
+    "TERMINATING": errors.Conflict,
+    "VIOLATES_SLA": errors.Conflict,
+    "VOLUME_HELD": errors.Conflict,
+    "WRONG_SOURCE": errors.Conflict,
+}
+"""By the code of a refusal, which is more exact than the status."""
+
 # Some refusals came from the original as INTERNAL, and clients know them by their text only.
+DOMAIN = "peloton"
+"""Of the reasons that are ours."""
 STILL_RUNNING = "Job is not in a terminal state"
 
 # What gRPC reports of a server that speaks another protocol.
@@ -63,26 +102,42 @@ BY_FIELD: dict[str, type[errors.PelotonError]] = {
 def status(error: grpc.RpcError, address: str) -> errors.PelotonError:
     """Return the exception for a call that ended with a status other than OK."""
     code = error.code()
-    text = error.details() or code.name
-    if code is grpc.StatusCode.UNAVAILABLE and NO_HTTP2 in text:
+    told = details(error)
+    found = _unanswered(error, address, told=told) or _refused(
+        code, error.details() or code.name, told=told
+    )
+    if told.reason:
+        found.reasons = (told.reason, code.name)
+    return found
+
+
+def _unanswered(
+    error: grpc.RpcError, address: str, *, told: Details
+) -> errors.ServiceUnavailable | None:
+    code, text = error.code(), error.details() or error.code().name
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return errors.TimedOut(f"{address} did not answer in time", kind=code.name)
+    if code not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return None
+    if NO_HTTP2 in text:
         text = f"{address} is there and speaks no gRPC: is that the address of its --http?"
         return errors.ServiceUnavailable(text, kind=NO_GRPC)
-    if code is grpc.StatusCode.UNAVAILABLE and NOBODY_LISTENS in text:
+    if NOBODY_LISTENS in text:
         text = f"{address} does not answer: {text}"
         return errors.ServiceUnavailable(text, kind=errors.NO_CONNECTION)
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        text = f"{address} cannot answer now: {text}"
-        return errors.ServiceUnavailable(text, kind=code.name, retry_s=details(error).retry_s)
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        text = f"{address} did not answer in time"
+    text = f"{address} cannot answer now: {text}"
+    return errors.ServiceUnavailable(text, kind=code.name, retry_s=told.retry_s)
+
+
+def _refused(code: grpc.StatusCode, text: str, *, told: Details) -> errors.PelotonError:
+    kind = BY_REASON.get(told.reason) or BY_CODE.get(code, errors.ServerError)
     if code is grpc.StatusCode.INTERNAL and STILL_RUNNING in text:
-        return errors.Conflict(text, kind=code.name)
-    if BY_CODE.get(code) is errors.BadSpec:
-        wrong = details(error)
-        if wrong.field:
-            return errors.BadSpec(wrong.text, field=wrong.field, kind=code.name)
-        return bad_spec(text, kind=code.name)
-    return BY_CODE.get(code, errors.ServerError)(text, kind=code.name)
+        kind = errors.Conflict
+    if kind is not errors.BadSpec:
+        return kind(text, kind=code.name)
+    if told.field:
+        return errors.BadSpec(told.text, field=told.field, kind=code.name)
+    return bad_spec(text, kind=code.name)
 
 
 class Details(NamedTuple):
@@ -91,6 +146,7 @@ class Details(NamedTuple):
     field: str = ""
     text: str = ""
     retry_s: float = 0.0
+    reason: str = ""
 
 
 def details(error: grpc.RpcError) -> Details:
@@ -109,6 +165,7 @@ def details(error: grpc.RpcError) -> Details:
     except (ValueError, DecodeError):  # of another call, or no status at all
         return found
     bad, retry = error_details_pb2.BadRequest(), error_details_pb2.RetryInfo()
+    info = error_details_pb2.ErrorInfo()
     for detail in status.details if status else ():
         if detail.Unpack(bad) and bad.field_violations:
             first = bad.field_violations[0]
@@ -116,6 +173,8 @@ def details(error: grpc.RpcError) -> Details:
             found = found._replace(text=first.description)
         elif detail.Unpack(retry):
             found = found._replace(retry_s=retry.retry_delay.ToMilliseconds() / 1000)
+        elif detail.Unpack(info) and info.domain == DOMAIN:
+            found = found._replace(reason=info.reason)
     return found
 
 

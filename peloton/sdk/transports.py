@@ -25,7 +25,9 @@ class Transport(Protocol):
     ) -> tuple[Any, Any]:
         """Return the answer and the trailing metadata. Raises RpcError."""
 
-    def stream(self, rpc: Any, request: Any, metadata: MetadataPairs) -> AsyncGenerator[Any, None]:
+    def stream(
+        self, rpc: Any, request: Any, *, metadata: MetadataPairs
+    ) -> AsyncGenerator[Any, None]:
         """Yield the messages of a stream. Raises RpcError. To close it cancels the call."""
 
     async def sleep(self, seconds: float) -> None: ...
@@ -49,7 +51,7 @@ class BlockingTransport:
         return answer, ended.trailing_metadata()
 
     async def stream(
-        self, rpc: Any, request: Any, metadata: MetadataPairs
+        self, rpc: Any, request: Any, *, metadata: MetadataPairs
     ) -> AsyncGenerator[Any, None]:
         call = rpc(request, metadata=metadata)
         try:

@@ -196,7 +196,7 @@ class Wire:
             except errors.ServiceUnavailable as error:
                 raise _NotBegun(error) from None
             rpc = self._rpc(method, route.target)
-            call = self._transport.stream(rpc, request, [*metadata, *route.metadata])
+            call = self._transport.stream(rpc, request, metadata=[*metadata, *route.metadata])
             try:
                 async with aclosing(call) as messages:
                     async for message in messages:
@@ -335,7 +335,9 @@ class Wire:
         with self._lock:
             first = not self._channels
             if target not in self._channels:
-                self._channels[target] = self._routes.channel(target, OPTIONS, self._transport.grpc)
+                self._channels[target] = self._routes.channel(
+                    target, OPTIONS, module=self._transport.grpc
+                )
             found = self._channels[target]
         for text in self._routes.certificate_texts(good=True) if first else ():
             self.warned(text)

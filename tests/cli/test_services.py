@@ -450,7 +450,7 @@ def test_an_update_of_v0_is_seen_and_controlled(shell: Shell) -> None:
     assert shell.done("update", "abort", update, "--opaque-data", "no more") == ""
     assert rows(shell.done("update", "list", "updated"))[1][1] == "ABORTED"
     stale = shell(*create, "-c", "1")
-    assert stale.code == 65 and "invalid job configuration version" in stale.err
+    assert stale.code == 73 and "invalid job configuration version" in stale.err
     done = shell(*create, "--wait")
     assert done.code == 0 and "UPDATE to version 3 SUCCEEDED: " in done.err
     wide = rows(shell.done("update", "list", "updated", "--output", "wide"))
@@ -476,7 +476,7 @@ def test_a_service_of_v0_is_rolled_through(shell: Shell) -> None:
     assert json.loads(done.out)["resourceVersion"] == "2"
     assert shell.deployment.job(job).runtime.taskStats["KILLED"] == 1
     stale = shell("job", "rolling-start", "through", "0", "--resourceVersion", "1")
-    assert stale.code == 65 and "invalid job configuration version" in stale.err
+    assert stale.code == 73 and "invalid job configuration version" in stale.err
     for number, verb in ((3, "start"), (4, "restart")):
         name = shell.done("job", f"rolling-{verb}", "through", "0", "--wait", "-o", "name")
         assert name.startswith(job)

@@ -32,13 +32,12 @@ from tests.sdk.fakes import JOB, POOL, Cluster, serving
 from tests.servers.process import free_ports
 
 GONE = grpc.StatusCode.UNAVAILABLE
-Client: Any = BlockingClient
-"""Either client: what holds of one holds of both."""
 
 
-@pytest.fixture(params=[BlockingClient, DrivenClient], ids=["blocking", "awaited"], autouse=True)
-def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "Client", request.param)
+@pytest.fixture(name="Client", params=[BlockingClient, DrivenClient], ids=["blocking", "awaited"])
+def either(request: pytest.FixtureRequest) -> Any:
+    """Either client: what holds of one holds of both."""
+    return request.param
 
 
 @pytest.fixture
@@ -47,12 +46,12 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def client(cluster: Cluster) -> Iterator[Client]:
+def client(Client: Any, cluster: Cluster) -> Iterator[BlockingClient]:
     with serving(cluster) as address, Client(address, timeout_s=60) as client:
         yield client
 
 
-def test_every_call_says_who_calls_whom(cluster: Cluster) -> None:
+def test_every_call_says_who_calls_whom(Client: Any, cluster: Cluster) -> None:
     login = Login("ann", "secret")
     with serving(cluster) as address, Client(address, login=login) as client:
         client.pools.lookup("/hello")
@@ -69,7 +68,7 @@ def test_every_call_says_who_calls_whom(cluster: Cluster) -> None:
 
 
 def test_the_variable_names_the_cluster_of_a_client_without_an_address(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    Client: Any, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(cluster) as address:
         monkeypatch.setenv("PELOTON_API", f"127.0.0.1:1,{address}")
@@ -81,7 +80,9 @@ def test_the_variable_names_the_cluster_of_a_client_without_an_address(
 
 
 @pytest.mark.parametrize("wrong", ["schl\u00fcssel", "a\nb"])
-def test_what_cannot_be_sent_as_metadata_is_refused(client: Client, wrong: str) -> None:
+def test_what_cannot_be_sent_as_metadata_is_refused(
+    Client: Any, client: BlockingClient, wrong: str
+) -> None:
     with pytest.raises(errors.BadSpec, match="request_key: must be printable ASCII"):
         client.jobs.create("/hello", {"name": "a"}, request_key=wrong)
     with pytest.raises(errors.BadSpec, match="password: must be printable ASCII"):
@@ -89,7 +90,7 @@ def test_what_cannot_be_sent_as_metadata_is_refused(client: Client, wrong: str) 
 
 
 def test_a_warning_is_one_of_python_or_goes_where_it_is_wanted(
-    client: Client, cluster: Cluster
+    client: BlockingClient, cluster: Cluster
 ) -> None:
     cluster.warning = "cpuLimit: requested 9 – never"
     with pytest.warns(errors.PelotonWarning, match="requested 9 – never"):
@@ -102,7 +103,7 @@ def test_a_warning_is_one_of_python_or_goes_where_it_is_wanted(
     assert told == ["cpuLimit: requested 9 – never"]
 
 
-def test_roles_have_addresses_of_their_own() -> None:
+def test_roles_have_addresses_of_their_own(Client: Any) -> None:
     jobmgr, resmgr = Cluster(), Cluster()
     with serving(jobmgr) as one, serving(resmgr) as other:
         roles = {"jobmgr": one, "resmgr": other}
@@ -114,13 +115,13 @@ def test_roles_have_addresses_of_their_own() -> None:
     assert resmgr.calls[0].metadata["rpc-service"] == "peloton-resmgr"
 
 
-def test_a_role_nobody_has_is_a_mistake_of_the_program() -> None:
+def test_a_role_nobody_has_is_a_mistake_of_the_program(Client: Any) -> None:
     with pytest.raises(ValueError, match="no such role: jobman"):
         Client(roles={"jobman": "a:1"})
 
 
 def test_a_create_resolves_the_pool_and_leaves_the_spec_alone(
-    client: Client, cluster: Cluster
+    client: BlockingClient, cluster: Cluster
 ) -> None:
     spec = JobConfig(name="a", instanceCount=2)
     assert client.jobs.create("/hello", spec, wanted_id=JOB).jobId.value == JOB
@@ -128,7 +129,9 @@ def test_a_create_resolves_the_pool_and_leaves_the_spec_alone(
     assert not spec.HasField("respoolID")
 
 
-def test_a_read_is_repeated_and_a_change_without_a_key_is_not(client: Client, cluster: Cluster) -> None:
+def test_a_read_is_repeated_and_a_change_without_a_key_is_not(
+    client: BlockingClient, cluster: Cluster
+) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     cluster.fail("Get", GONE, GONE)
     assert client.jobs.get(JOB).jobInfo.id.value == JOB
@@ -140,6 +143,7 @@ def test_a_read_is_repeated_and_a_change_without_a_key_is_not(client: Client, cl
 
 
 def test_a_call_that_a_stopping_server_cancels_is_tried_at_the_next_address(
+    Client: Any,
     cluster: Cluster,
 ) -> None:
     cluster.fail("LookupResourcePoolID", grpc.StatusCode.CANCELLED)
@@ -155,7 +159,7 @@ def test_a_call_that_a_stopping_server_cancels_is_tried_at_the_next_address(
     assert len(cluster.called("LookupResourcePoolID")) == 2
 
 
-def test_a_call_of_a_client_that_is_closed_is_not_repeated() -> None:
+def test_a_call_of_a_client_that_is_closed_is_not_repeated(Client: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as pool:
         client = Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout_s=60)
         under_way = pool.submit(client.jobs.get, JOB)
@@ -167,7 +171,7 @@ def test_a_call_of_a_client_that_is_closed_is_not_repeated() -> None:
     assert caught.value.kind == "CANCELLED"
 
 
-def test_a_stop_is_repeated_under_one_key(client: Client, cluster: Cluster) -> None:
+def test_a_stop_is_repeated_under_one_key(client: BlockingClient, cluster: Cluster) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     cluster.fail("Stop", GONE)
     client.tasks.stop(JOB)
@@ -176,7 +180,7 @@ def test_a_stop_is_repeated_under_one_key(client: Client, cluster: Cluster) -> N
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_a_create_is_repeated_under_one_key(client: Client, cluster: Cluster) -> None:
+def test_a_create_is_repeated_under_one_key(client: BlockingClient, cluster: Cluster) -> None:
     cluster.fail("Create", GONE, GONE)
     client.jobs.create("/hello", {"name": "a"})
     client.jobs.create("/hello", {"name": "a"})
@@ -187,7 +191,7 @@ def test_a_create_is_repeated_under_one_key(client: Client, cluster: Cluster) ->
 
 
 def test_a_create_without_an_answer_names_the_job_that_may_exist(
-    client: Client, cluster: Cluster
+    client: BlockingClient, cluster: Cluster
 ) -> None:
     cluster.fail("Create", grpc.StatusCode.DEADLINE_EXCEEDED, *[GONE] * 4)
     for _ in range(2):
@@ -200,14 +204,14 @@ def test_a_create_without_an_answer_names_the_job_that_may_exist(
         client.jobs.create("/hello", {"name": "a"}, request_key="mine")
 
 
-def test_repeats_end(client: Client, cluster: Cluster) -> None:
+def test_repeats_end(client: BlockingClient, cluster: Cluster) -> None:
     cluster.fail("Get", *[GONE] * 9)
     with pytest.raises(errors.ServiceUnavailable):
         client.jobs.get(JOB)
     assert len(cluster.called("Get")) == 4
 
 
-def test_a_call_has_the_time_of_its_client_and_no_more(cluster: Cluster) -> None:
+def test_a_call_has_the_time_of_its_client_and_no_more(Client: Any, cluster: Cluster) -> None:
     cluster.fail("Get", GONE)
     cluster.add_job("RUNNING")
     with serving(cluster) as address, Client(address, timeout_s=3600.0) as client:
@@ -237,7 +241,7 @@ def test_a_call_has_the_time_of_its_client_and_no_more(cluster: Cluster) -> None
     ],
 )
 def test_a_status_becomes_an_exception(
-    client: Client, cluster: Cluster, code: grpc.StatusCode, kind: type[errors.PelotonError]
+    client: BlockingClient, cluster: Cluster, code: grpc.StatusCode, kind: type[errors.PelotonError]
 ) -> None:
     cluster.fail("Get", code, text="because")
     with pytest.raises(errors.PelotonError) as caught:
@@ -250,7 +254,7 @@ def test_a_status_becomes_an_exception(
 
 @pytest.mark.parametrize("name", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
 def test_a_refusal_is_told_at_once_where_another_address_is_down(
-    cluster: Cluster, name: str
+    Client: Any, cluster: Cluster, name: str
 ) -> None:
     cluster.fail("Get", *[grpc.StatusCode[name]] * 20, text="not you")
     gone = f"127.0.0.1:{free_ports(1)[0]}"
@@ -263,7 +267,7 @@ def test_a_refusal_is_told_at_once_where_another_address_is_down(
 
 @pytest.mark.parametrize("left", ["", "half"])
 def test_a_refusal_is_told_while_the_token_file_is_replaced(
-    cluster: Cluster, tmp_path: Path, left: str
+    Client: Any, cluster: Cluster, tmp_path: Path, left: str
 ) -> None:
     file = tmp_path / "token"
     file.write_text("a-token-that-is-long-enough-to-be-one")
@@ -279,7 +283,7 @@ def test_a_refusal_is_told_while_the_token_file_is_replaced(
             client.jobs.get(JOB)
 
 
-def test_errors_inside_answers_are_raised(client: Client, cluster: Cluster) -> None:
+def test_errors_inside_answers_are_raised(client: BlockingClient, cluster: Cluster) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     with pytest.raises(errors.NotFound, match="resource pool not found"):
         client.pools.lookup("/nowhere")
@@ -297,7 +301,7 @@ def test_errors_inside_answers_are_raised(client: Client, cluster: Cluster) -> N
 
 
 def test_a_share_that_is_left_out_is_one_as_for_a_kind_that_is_left_out(
-    client: Client, cluster: Cluster
+    client: BlockingClient, cluster: Cluster
 ) -> None:
     resources = [{"kind": "cpu", "limit": 4}, {"kind": "memory", "Share": 0}]
     client.pools.create("/new", {"name": "new", "Resources": resources})
@@ -305,7 +309,7 @@ def test_a_share_that_is_left_out_is_one_as_for_a_kind_that_is_left_out(
     assert [one.share for one in call.request.config.resources] == [1.0, 0.0]
 
 
-def test_pools_are_named_by_their_path(client: Client, cluster: Cluster) -> None:
+def test_pools_are_named_by_their_path(client: BlockingClient, cluster: Cluster) -> None:
     assert client.pools.create("/new", {"name": "new"}) == "new-pool"
     made = cluster.called("CreateResourcePool")[0].request.config
     assert made.parent.value == "root"
@@ -325,7 +329,7 @@ def test_pools_are_named_by_their_path(client: Client, cluster: Cluster) -> None
             client.pools.create(path, {"name": "a"})
 
 
-def test_a_query_says_what_it_was_told(client: Client, cluster: Cluster) -> None:
+def test_a_query_says_what_it_was_told(client: BlockingClient, cluster: Cluster) -> None:
     client.jobs.query(
         JobQuery(states=("running", "FAILED"), pool="/hello", days=2, offset=5, sort=("name",))
     )
@@ -341,7 +345,9 @@ def test_a_query_says_what_it_was_told(client: Client, cluster: Cluster) -> None
         client.jobs.query(JobQuery(states=("BUSY",)))
 
 
-def test_a_wait_asks_again_until_the_job_has_ended(client: Client, cluster: Cluster) -> None:
+def test_a_wait_asks_again_until_the_job_has_ended(
+    client: BlockingClient, cluster: Cluster
+) -> None:
     going = ops.WaitJobResponse(state="RUNNING")
     ended = ops.WaitJobResponse(state="FAILED", done=True, counts={"FAILED": 1}, exit_code=3)
     cluster.waits = [going, going, ended]
@@ -349,14 +355,14 @@ def test_a_wait_asks_again_until_the_job_has_ended(client: Client, cluster: Clus
     assert len(cluster.called("WaitJob")) == 3
 
 
-def test_a_wait_outlives_a_restart_of_the_server(client: Client, cluster: Cluster) -> None:
+def test_a_wait_outlives_a_restart_of_the_server(client: BlockingClient, cluster: Cluster) -> None:
     cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
     cluster.fail("WaitJob", *[GONE] * 5)
     assert client.ops.wait(JOB).done
 
 
 def test_a_wait_gives_up_in_time(
-    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    client: BlockingClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sdk_ops, "WAIT_GRACE_S", 60.0)  # a busy machine answers later than never
     cluster.waits = [ops.WaitJobResponse(state="RUNNING")]
@@ -397,7 +403,7 @@ def listening(handler: type[http.server.BaseHTTPRequestHandler]) -> Iterator[int
         server.server_close()
 
 
-def test_logs_are_the_bytes_of_the_file(client: Client, cluster: Cluster) -> None:
+def test_logs_are_the_bytes_of_the_file(client: BlockingClient, cluster: Cluster) -> None:
     body = bytes(range(256)) * 1000
     with agent({"/files/download?path=%2Fruns%2Fa+b%2Fstdout": body}) as port:
         cluster.sandbox.hostname, cluster.sandbox.port = "127.0.0.1", str(port)
@@ -440,7 +446,7 @@ class Growing:
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_a_file_is_followed_until_its_run_has_ended(
-    client: Client, cluster: Cluster, ranges: bool
+    client: BlockingClient, cluster: Cluster, ranges: bool
 ) -> None:
     cluster.add_job("RUNNING", "PENDING")
     runtime = cluster.tasks[JOB][0].runtime
@@ -473,7 +479,7 @@ def test_a_file_is_followed_until_its_run_has_ended(
 
 
 def test_following_ends_with_the_run_though_another_has_begun(
-    client: Client, cluster: Cluster
+    client: BlockingClient, cluster: Cluster
 ) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     runtime = cluster.tasks[JOB][0].runtime
@@ -486,7 +492,7 @@ def test_following_ends_with_the_run_though_another_has_begun(
 
 
 def test_a_file_that_is_not_made_yet_is_waited_for_until_the_run_has_ended(
-    client: Client, cluster: Cluster
+    client: BlockingClient, cluster: Cluster
 ) -> None:
     """Not in the sandbox, then named there but not made, then there."""
     cluster.add_job("RUNNING", "RUNNING")
@@ -517,7 +523,7 @@ def test_a_file_that_is_not_made_yet_is_waited_for_until_the_run_has_ended(
         next(client.tasks.follow(JOB, 7, run=f"{JOB}-7-1"))
 
 
-def test_a_wait_among_too_many_goes_on_asking(client: Client, cluster: Cluster) -> None:
+def test_a_wait_among_too_many_goes_on_asking(client: BlockingClient, cluster: Cluster) -> None:
     cluster.waits = [ops.WaitJobResponse(state="SUCCEEDED", done=True)]
     cluster.fail("WaitJob", grpc.StatusCode.RESOURCE_EXHAUSTED)
     assert client.ops.wait(JOB).done
@@ -529,7 +535,7 @@ def happened(resume: str, *keys: str) -> ops.WatchResponse:
 
 
 def test_a_watch_is_resumed_behind_what_was_heard(
-    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    client: BlockingClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sdk_ops, "SILENCE_PAUSE_S", 0.0)
     cluster.streams = [
@@ -546,7 +552,21 @@ def test_a_watch_is_resumed_behind_what_was_heard(
     assert all(list(one.kinds) == ["job"] for one in asked)
 
 
-def test_a_new_token_of_a_quiet_stream_reaches_the_caller(client: Client, cluster: Cluster) -> None:
+def test_a_watch_begins_behind_a_known_token_and_tells_what_is_missing(
+    client: BlockingClient, cluster: Cluster
+) -> None:
+    gap = ops.WatchResponse(resume="t9", gaps=[ops.Gap(shard="jobmgr/0", after=3, until=8)])
+    cluster.streams = [[happened("t7"), gap, None]]
+    heard = client.ops.watch(job=JOB, since="t7")
+    assert [message.resume for message in (next(heard), next(heard))] == ["t7", "t9"]
+    heard.close()
+    (asked,) = cluster.called("Watch")
+    assert (asked.request.job_id, asked.request.resume) == (JOB, "t7")
+
+
+def test_a_new_token_of_a_quiet_stream_reaches_the_caller(
+    client: BlockingClient, cluster: Cluster
+) -> None:
     cluster.streams = [[happened("t0"), happened("t1"), happened("t1"), happened("t2", "job/a")]]
     found = client.ops.watch(kinds=["job"])
     assert [next(found).resume for _ in range(3)] == ["t0", "t1", "t2"]
@@ -554,7 +574,7 @@ def test_a_new_token_of_a_quiet_stream_reaches_the_caller(client: Client, cluste
 
 
 def test_a_server_with_too_many_calls_is_reported(
-    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    client: BlockingClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sdk_ops, "SILENCE_REPORTED_S", 0.0)
     monkeypatch.setattr(sdk_ops, "CROWDED_PAUSE_S", 0.001)
@@ -571,7 +591,7 @@ def test_a_server_with_too_many_calls_is_reported(
 
 
 def test_a_watch_of_a_server_with_too_many_streams_ends(
-    client: Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    client: BlockingClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sdk_ops, "SILENCE_MAX_S", 0.05)
     monkeypatch.setattr(sdk_ops, "CROWDED_PAUSE_S", 0.01)
@@ -581,14 +601,16 @@ def test_a_watch_of_a_server_with_too_many_streams_ends(
     cluster.fail("Watch")
 
 
-def test_a_watch_that_is_refused_is_not_repeated(client: Client, cluster: Cluster) -> None:
+def test_a_watch_that_is_refused_is_not_repeated(client: BlockingClient, cluster: Cluster) -> None:
     cluster.fail("Watch", grpc.StatusCode.NOT_FOUND, text="job not found")
     with pytest.raises(errors.NotFound, match="job not found"):
         next(client.ops.watch(job=JOB))
     assert len(cluster.called("Watch")) == 1
 
 
-def test_a_job_may_be_named_wherever_its_id_is_wanted(cluster: Cluster, client: Client) -> None:
+def test_a_job_may_be_named_wherever_its_id_is_wanted(
+    cluster: Cluster, client: BlockingClient
+) -> None:
     cluster.add_job("RUNNING", "RUNNING")
     for name in (JOB, "hello_world", "hello_world~0", JOB[:8]):
         assert client.jobs.get(name).jobInfo.id.value == JOB

@@ -23,16 +23,15 @@ from tests.sdk.fakes import JOB, Cluster, held_port, serving
 GONE = grpc.StatusCode.UNAVAILABLE
 NOBODY = "127.0.0.1:1"
 ANSWER_S_MAX = 90.0
-Client: Any = BlockingClient
-"""Either client: what holds of addresses holds of both."""
 
 
-@pytest.fixture(params=[BlockingClient, DrivenClient], ids=["blocking", "awaited"], autouse=True)
-def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "Client", request.param)
+@pytest.fixture(name="Client", params=[BlockingClient, DrivenClient], ids=["blocking", "awaited"])
+def either(request: pytest.FixtureRequest) -> Any:
+    """Either client: what holds of one holds of both."""
+    return request.param
 
 
-def test_the_next_address_is_asked_and_remembered() -> None:
+def test_the_next_address_is_asked_and_remembered(Client: Any) -> None:
     cluster = Cluster()
     with serving(cluster) as address, Client(f"{NOBODY}, {address}", timeout_s=60) as client:
         assert client._wire._addresses.of("api") == (NOBODY, address)
@@ -42,7 +41,7 @@ def test_the_next_address_is_asked_and_remembered() -> None:
     assert len(cluster.calls) == 2
 
 
-def test_one_that_is_unavailable_is_passed_over_and_both_are_tried_again() -> None:
+def test_one_that_is_unavailable_is_passed_over_and_both_are_tried_again(Client: Any) -> None:
     first, second = Cluster(), Cluster()
     first.fail("Get", GONE, GONE, GONE)
     second.fail("Get", GONE, GONE)
@@ -52,7 +51,7 @@ def test_one_that_is_unavailable_is_passed_over_and_both_are_tried_again() -> No
     assert (len(first.calls), len(second.calls)) == (3, 3)
 
 
-def test_a_keyed_change_goes_on_under_its_key() -> None:
+def test_a_keyed_change_goes_on_under_its_key(Client: Any) -> None:
     first, second = Cluster(), Cluster()
     first.fail("Create", GONE)
     with serving(first) as one, serving(second) as other, Client((one, other)) as client:
@@ -61,7 +60,7 @@ def test_a_keyed_change_goes_on_under_its_key() -> None:
     assert said.metadata["peloton-request-key"] == again.metadata["peloton-request-key"]
 
 
-def test_a_change_without_a_key_is_not_said_to_a_second_one() -> None:
+def test_a_change_without_a_key_is_not_said_to_a_second_one(Client: Any) -> None:
     first, second = Cluster(), Cluster()
     for cluster in (first, second):
         cluster.fail("Redrive", GONE)
@@ -75,7 +74,7 @@ def test_a_change_without_a_key_is_not_said_to_a_second_one() -> None:
     assert (len(first.calls), len(second.calls)) == (1, 0)
 
 
-def test_a_change_without_a_key_goes_to_one_that_is_there() -> None:
+def test_a_change_without_a_key_goes_to_one_that_is_there(Client: Any) -> None:
     cluster = Cluster()
     cluster.add_job("RUNNING", "RUNNING")
     with serving(cluster) as address, Client((NOBODY, address), timeout_s=60) as client:
@@ -105,7 +104,7 @@ class Late:
             self._turns.pop(0)
 
 
-def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -> None:
+def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found(Client: Any) -> None:
     """The answer UNAVAILABLE may mean that it happened, on the second turn as on the first."""
     cluster = Cluster()
     cluster.fail("Redrive", GONE, GONE, GONE)
@@ -116,14 +115,14 @@ def test_a_change_without_a_key_is_heard_once_however_late_somebody_is_found() -
     assert len(cluster.called("Redrive")) == 1
 
 
-def test_a_deadline_is_over_all_attempts() -> None:
+def test_a_deadline_is_over_all_attempts(Client: Any) -> None:
     """Were it each attempt's, a patient one would ask until the test is given up."""
     client = Client(Late(), timeout_s=1.0)
     with client, pytest.raises(errors.ServiceUnavailable, match="does not answer"):
         client.pools.lookup("/hello")
 
 
-def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
+def test_a_silent_one_does_not_use_up_the_time_of_the_others(Client: Any) -> None:
     cluster = Cluster()
     with (
         socket.create_server(("127.0.0.1", 0)) as deaf,
@@ -136,7 +135,7 @@ def test_a_silent_one_does_not_use_up_the_time_of_the_others() -> None:
     assert len(cluster.calls) == 2
 
 
-def test_one_that_is_busy_is_not_called_absent() -> None:
+def test_one_that_is_busy_is_not_called_absent(Client: Any) -> None:
     """It may be connected: `is the minicluster running?` would be the wrong question."""
     with contextlib.ExitStack() as stack:
         deaf = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
@@ -148,7 +147,7 @@ def test_one_that_is_busy_is_not_called_absent() -> None:
 
 
 @pytest.mark.parametrize("say", ["lookup", "start"])
-def test_one_that_is_there_has_all_the_time(say: str) -> None:
+def test_one_that_is_there_has_all_the_time(Client: Any, say: str) -> None:
     """A call that rightly takes more than half of it must not fail on each in turn."""
     first, second = Cluster(), Cluster()
     first.add_job("RUNNING", "RUNNING")
@@ -163,7 +162,7 @@ def test_one_that_is_there_has_all_the_time(say: str) -> None:
     assert all(call.left_s > 20 for call in first.calls)
 
 
-def test_a_connection_that_was_lost_is_made_again() -> None:
+def test_a_connection_that_was_lost_is_made_again(Client: Any) -> None:
     first, second = Cluster(), Cluster()
     with held_port() as port:
         with serving(second) as other:
@@ -177,7 +176,7 @@ def test_a_connection_that_was_lost_is_made_again() -> None:
     assert (len(first.calls), len(second.calls)) == (2, 1)
 
 
-def test_all_that_do_not_answer_are_named() -> None:
+def test_all_that_do_not_answer_are_named(Client: Any) -> None:
     client = Client((NOBODY, "127.0.0.1:2"), timeout_s=60)
     with client, pytest.raises(errors.ServiceUnavailable) as caught:
         client.pools.lookup("/hello")
@@ -185,7 +184,7 @@ def test_all_that_do_not_answer_are_named() -> None:
     assert caught.value.kind == errors.NO_CONNECTION
 
 
-def test_a_daemon_that_comes_back_is_dialled_within_seconds() -> None:
+def test_a_daemon_that_comes_back_is_dialled_within_seconds(Client: Any) -> None:
     """gRPC's own pauses grow to two minutes."""
     assert dict(OPTIONS)["grpc.max_reconnect_backoff_ms"] <= 2_000
     with held_port() as port, Client(f"127.0.0.1:{port}", timeout_s=0.2) as client:

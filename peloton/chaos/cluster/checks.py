@@ -197,9 +197,7 @@ def hosts_keep_their_slack(view: ClusterView) -> None:
     """Check R9: runs hold no more slack than there is, once others had to end for it."""
     for key, host in view.cells("host").items():
         if host.used.slack - host.capacity.slack >= EPSILON and key not in view.machines.cut_off:
-            raise Contradiction(
-                f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack used"
-            )
+            raise Contradiction(f"R9 {key}: {host.used.slack} of {host.capacity.slack} slack used")
 
 
 def lots_equal_the_tasks(view: ClusterView) -> None:

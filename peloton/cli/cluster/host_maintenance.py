@@ -100,7 +100,7 @@ def start(hostname: str, dry_run: bool) -> None:
             return
         try:
             answer = peloton.hosts.start_maintenance(hostname)
-        except Conflict as error:
+        except (Conflict, NotFound) as error:
             if NO_HOST in error.message:  # the original's server calls that aborted
                 raise NotFound(f"{hostname}: {error.message}") from error
             raise

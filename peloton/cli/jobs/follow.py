@@ -56,7 +56,7 @@ def follow(job: str, kinds: tuple[str, ...], pool: str, resume: str) -> None:
     with connected() as peloton, texts:
         try:
             watch = peloton.ops.watch
-            stream = watch(job=job, kinds=kinds, pool=pool, resume=resume, silent=hint)
+            stream = watch(job=job, kinds=kinds, pool=pool, since=resume, silent=hint)
             end = EndOfJob(peloton, job, resumed=bool(resume))
             begun = not job or bool(resume)
             # Only a resumed stream of a job can be silent because nothing is left to deliver.

@@ -67,11 +67,10 @@ class WhyWaiting:
         self._next_s = self._next_after(now_s)
         text, never = self._reason()
         if never and not self._waits_for_hosts:
-            raise CanNeverRun(
-                f"job {self._job} can never run as things are: {text} (--wait-for-hosts waits)"
-            )
+            told = f"job {self._job} can never run as things are: {text} (--wait-for-hosts waits)"
+            raise CanNeverRun(told, reasons=never)
         is_due = now_s - self._said_s >= REPEAT_S
-        is_soon = self._shown or never
+        is_soon = self._shown or bool(never)
         is_other = NUMBER.sub("", text) != NUMBER.sub("", self._said)
         is_early = now_s - self._begun_s < FIRST_S and not never
         if text and (is_due or (is_soon and is_other and not is_early)):
@@ -85,13 +84,15 @@ class WhyWaiting:
         moments = self._begun_s + FIRST_S, self._said_s + REPEAT_S
         return min(now_s + pause_s, *(at for at in (*moments, math.inf) if at > now_s))
 
-    def _reason(self) -> tuple[str, bool]:
-        """Return the main reason, the last one if there is none, and whether waiting is in vain."""
+    def _reason(self) -> tuple[str, tuple[str, ...]]:
+        """Return the main reason, the last one if there is none; and why waiting is in vain, by
+        codes, if it is."""
         try:
             reasons = self._peloton.ops.why(self._job).reasons
         except PelotonError:  # the waiting itself says where nobody answers
-            return self._said, False
+            return self._said, ()
         for one in reasons:
-            if any(blocker.never for blocker in one.blockers):
-                return one.text, True
-        return (reasons[0].text if reasons else self._said), False
+            never = tuple(blocker.code for blocker in one.blockers if blocker.never)
+            if never:
+                return one.text, (one.code, *never)
+        return (reasons[0].text if reasons else self._said), ()

@@ -19,7 +19,7 @@ from peloton.cli.shared.output import OutputForms, hint, show
 from peloton.cli.shared.session import connected, refusal_texts, spec_in
 from peloton.cli.shared.values import COUNT, SPEC_FILE, healthy_option, opaque_option
 from peloton.cli.shared.watching import watched
-from peloton.sdk.errors import BadSpec, Conflict, NotFound
+from peloton.sdk.errors import Conflict, NotFound, StaleVersion
 
 if TYPE_CHECKING:
     from peloton.sdk.client import Client
@@ -30,7 +30,6 @@ HEADER = (
 )  # fmt: skip
 TRIES = 5
 """How often a config is sent, if somebody else changes the job at the same time."""
-OTHER_VERSION = "invalid job configuration version"
 TEXTS = {
     "NOT_FOUND": "Job {job} was not found: {m}",
     "INVALID_ARGUMENT": "Invalid job config: {m}",
@@ -189,8 +188,8 @@ def by_the_newest(send: Callable[[], Any], *, version: int) -> Any:
     for turn in range(1, TRIES + 1):
         try:
             return send()
-        except BadSpec as error:
-            if version or turn == TRIES or OTHER_VERSION not in str(error):
+        except StaleVersion:
+            if version or turn == TRIES:
                 raise
             hint("the job was changed meanwhile: once more")
     raise AssertionError("the last turn returns or raises")

@@ -62,7 +62,7 @@ def job_(jobs: tuple[str, ...], labels: tuple[str, ...], start: int) -> None:
     wanted = [pair(label) for label in labels]
     refuse_names(jobs)
     with connected() as peloton:
-        told = peloton.services.watch_jobs(jobs, labels=wanted, start=start, silent=hint)
+        told = peloton.services.watch_jobs(jobs, labels=wanted, since=start, silent=hint)
         print_told(found(told, "stateless_jobs_not_found", asked=len(set(jobs))))
 
 
@@ -83,7 +83,7 @@ def pod(job: str, pods: tuple[str, ...], labels: tuple[str, ...], start: int) ->
         if job:
             with refusal_texts({"NOT_FOUND": "job not found: {job}"}, job=job):
                 peloton.stateless.get(job, summary_only=True)
-        told = peloton.services.watch_pods(job, pods, labels=wanted, start=start, silent=hint)
+        told = peloton.services.watch_pods(job, pods, labels=wanted, since=start, silent=hint)
         print_told(found(told, "pods_not_found", asked=len(set(pods))))
 
 

@@ -1,8 +1,9 @@
 """Machine-readable details of a gRPC status (google.rpc).
 
-The path of a wrong field becomes a BadRequest, and the delay after which a repeat is safe and may
-succeed a RetryInfo; a client finds them in the trailer `grpc-status-details-bin`. Code and text
-stay the same, because clients that ignore details rely on them.
+The path of a wrong field becomes a BadRequest, the delay after which a repeat is safe and may
+succeed a RetryInfo, and the code of a refusal an ErrorInfo of the domain `peloton`; a client finds
+them in the trailer `grpc-status-details-bin`. Code and text stay the same, because clients that
+ignore details rely on them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,16 @@ TEXT_BYTES_MAX = 2048
 DETAILS_BYTES_MAX = 1000
 """Of a text with details, which repeat it twice in base64."""
 CUT = " …"
+DOMAIN = "peloton"
 
 
 def status(
-    code: grpc.StatusCode, text: str, *, field: str = "", retry_s: float | None = None
+    code: grpc.StatusCode,
+    text: str,
+    *,
+    field: str = "",
+    retry_s: float | None = None,
+    reason: str = "",
 ) -> grpc.Status | None:
     """Return the status with its details; None if there are none."""
     # Client libraries refuse details whose text differs from that of the status.
@@ -37,6 +44,8 @@ def status(
         delay = Duration()
         delay.FromMilliseconds(int(retry_s * 1000))
         details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    if reason:
+        details.append(error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN))
     if not details or len(text.encode(errors="replace")) > DETAILS_BYTES_MAX:
         return None
     found = status_pb2.Status(code=code.value[0], message=message(text, field=field))

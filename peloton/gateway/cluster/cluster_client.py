@@ -49,6 +49,7 @@ from peloton.runtime.vocabulary import (
     Key,
     Message,
     Query,
+    Refused,
     ShardDamaged,
     Unavailable,
 )
@@ -74,21 +75,21 @@ def end(
     context: Context,
     code: grpc.StatusCode,
     *,
-    text: str,
+    text: str | Refused,
     field: str = "",
     retry_s: float | None = None,
 ) -> NoReturn:
     """End the call with a status.
 
-    `field` is the path of the wrong field in the request; it is put before the text. `retry_s` is
-    given only for calls that are safe to repeat: the delay after which a repeat may succeed.
+    `text` may be a refusal, whose code is sent as the reason. `field`, the path of what is wrong
+    in the request, is put before the text. `retry_s`: when a repeat may succeed, if it is safe.
     """
-    text = context.said(text) if isinstance(context, CallContext) else text
-    status = details.status(code, text, field=field, retry_s=retry_s)
-    if status is None:
-        context.abort(code, details.message(text, field=field))
-    else:
+    refused = text if isinstance(text, Refused) else Refused("", text)
+    said = context.said(refused.text) if isinstance(context, CallContext) else refused.text
+    status = details.status(code, said, field=field, retry_s=retry_s, reason=refused.code)
+    if status is not None:
         context.abort_with_status(status)
+    context.abort(code, details.message(said, field=field))
     raise AssertionError("abort returned")
 
 
@@ -104,11 +105,10 @@ class ClusterClient:
         strategies: StrategyChoice = STANDARD_STRATEGIES,
         images_run: bool = False,
     ) -> None:
-        """Take the cluster and the settings of the server.
+        """Take the cluster and the server's settings. Without `permissions` callers may do all.
 
-        Without `permissions` every caller may do everything. `notify`: where ends of jobs may be
-        told. `strategies`: by which tasks may be placed. `images_run`: tasks with a container image
-        are containers, if this daemon starts them.
+        `notify`: where ends of jobs may be told. `strategies`: by which tasks may be placed.
+        `images_run`: tasks with a container image are containers, if this daemon starts them.
         """
         self.cluster = cluster
         self.notify = notify

@@ -46,4 +46,4 @@ def refuse(context: Context, refused: Refused) -> NoReturn:
     code = CODES.get(refused.code, Code.INVALID_ARGUMENT)
     # Of the job as a whole the texts are those that clients know, without a field before them.
     field = refused.field if refused.code == INVALID else ""
-    end(context, code, text=refused.text, field=field)
+    end(context, code, text=refused, field=field)

@@ -92,7 +92,7 @@ def forget(cluster_client: ClusterClient, sent: ops.ForgetHostRequest, *, contex
     # The host itself checks for runs: it may grant one after any check made here.
     lost = cluster_client.ask(host, HostGone(sent.lose_runs), context=context)
     if isinstance(lost, Refused):
-        end(context, Code.FAILED_PRECONDITION, text=lost.text)
+        end(context, Code.FAILED_PRECONDITION, text=lost)
     return ops.ForgetHostResponse(runs_lost=lost)
 
 

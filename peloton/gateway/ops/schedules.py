@@ -121,7 +121,7 @@ class Schedules:
         answer = self._cluster_client.ask(to, command, context=context, request=request)
         if isinstance(answer, Refused):
             code = CODES.get(answer.code, Code.FAILED_PRECONDITION)
-            end(context, code, text=answer.text, field=answer.field)
+            end(context, code, text=answer, field=answer.field)
 
     def _spec(self, given: wire.Schedule, context: Context) -> m.ScheduleSpec:
         """Return the schedule, checked as far as it can be without its actor; or end the call."""

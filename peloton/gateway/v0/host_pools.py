@@ -103,7 +103,7 @@ class HostPoolCalls:
         answer = self._cluster_client.ask(POOLS_OWNER, message, context=context, request=request)
         if isinstance(answer, Refused):
             code = codes.get(answer.code, Code.FAILED_PRECONDITION)
-            end(context, code, text=answer.text, field=answer.field)
+            end(context, code, text=answer, field=answer.field)
         assert isinstance(answer, HostPoolChanged), answer
         return answer.version
 

@@ -85,7 +85,7 @@ class HostService(HostPoolCalls, HostMoves):
         if sent.hostname:
             refused = self._give(sent.hostname, message, sent=sent, context=context)
             if refused is not None:
-                end(context, code_of(refused), text=refused.text)
+                end(context, code_of(refused), text=refused)
             return str(sent.hostname)
         if not sent.hostnames:
             end(context, Code.INVALID_ARGUMENT, text="no host is named", field="hostname")

@@ -345,9 +345,9 @@ class Creation:
             taken = job.JobAlreadyExists(id=self._job_id(), message=refused.text)
             return job.CreateResponse(error=Error(alreadyExists=taken), jobId=self._job_id())
         if refused.code == "INCOMPLETE":
-            return end(self._context, Code.UNAVAILABLE, text=refused.text)
+            return end(self._context, Code.UNAVAILABLE, text=refused)
         field = self._path_of(refused.field)
-        return end(self._context, Code.INVALID_ARGUMENT, text=refused.text, field=field)
+        return end(self._context, Code.INVALID_ARGUMENT, text=refused, field=field)
 
     def _invalid(self, text: str) -> job.CreateResponse:
         bad = job.InvalidJobConfig(id=self._job_id(), message=text)

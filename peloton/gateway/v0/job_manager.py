@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView, RestartJob
+from peloton.actors.job.orders import OTHER_VERSION
 from peloton.actors.job.workflow.decide import OTHER_CONFIG
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrdered
 from peloton.actors.job.workflow.messages import WorkflowTypes as Types
@@ -139,7 +140,7 @@ class JobManager:
         answer = self._cluster_client.ask(key, DeleteJob(), context=context, request=request)
         if isinstance(answer, Refused):
             code = Code.NOT_FOUND if answer.code == "NOT_FOUND" else Code.INTERNAL
-            end(context, code, text=answer.text)
+            end(context, code, text=answer)
         if had_secrets:
             forget_secrets(self._cluster_client, key)
         return job.DeleteResponse()
@@ -210,7 +211,7 @@ class JobManager:
             text = f"{kind.name} supported only for service jobs"
             end(context, Code.INVALID_ARGUMENT, text=text)
         if not sent.resourceVersion:
-            end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
+            end(context, Code.INVALID_ARGUMENT, text=Refused(OTHER_VERSION, OTHER_CONFIG))
         steady_s = 0.0 if kind is Types.STOP else healthy_s(how, "minHealthySeconds")
         options = WorkflowOptions(batch=how.batchSize, healthy_s=steady_s)
         ranges = tuple((getattr(one, "from"), one.to) for one in sent.ranges)

@@ -138,7 +138,7 @@ class ResourcePoolService(SecondService):
         key, request = pool_key(named), request_of(sent, context)
         answer = self._cluster_client.ask(key, DeletePool(), context=context, request=request)
         if isinstance(answer, Refused):
-            end(context, OF_REFUSAL.get(answer.code, Code.INTERNAL), text=answer.text)
+            end(context, OF_REFUSAL.get(answer.code, Code.INTERNAL), text=answer)
         return self._svc.DeleteResourcePoolResponse()
 
 

@@ -181,7 +181,7 @@ class TaskManager:
                 job, sent.instanceId, runs=runs, sent=sent, context=context
             )
             if isinstance(answer, Refused):
-                end(context, Code.FAILED_PRECONDITION, text=answer.text)
+                end(context, Code.FAILED_PRECONDITION, text=answer)
         return task.DeletePodEventsResponse()
 
     def BrowseSandbox(self, sent: task.BrowseSandboxRequest, context: Context) -> Any:

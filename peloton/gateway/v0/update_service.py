@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.job.messages import ControlWorkflow, JobStates, JobView, ReplaceJob
+from peloton.actors.job.orders import OTHER_VERSION
 from peloton.actors.job.workflow.decide import OTHER_CONFIG
 from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
@@ -56,7 +57,7 @@ class UpdateService:
         config.CopyFrom(sent.jobConfig)
         version = config.changeLog.version
         if not version:  # of the command it would be one that is not compared
-            end(context, Code.INVALID_ARGUMENT, text=OTHER_CONFIG)
+            end(context, Code.INVALID_ARGUMENT, text=Refused(OTHER_VERSION, OTHER_CONFIG))
         config.ClearField("changeLog")
         if not config.respoolID.value:
             config.respoolID.value = client_name(view.spec.pool)

@@ -101,7 +101,8 @@ class VolumeService:
         if isinstance(answer, Refused) and not (gone and answer.code == NO_VOLUME):
             held = answer.code == VOLUME_HELD
             code = Code.FAILED_PRECONDITION if held else Code.NOT_FOUND
-            end(context, code, text=answer.text if held else VOLUME_NOT_FOUND)
+            text = answer.text if held else VOLUME_NOT_FOUND
+            end(context, code, text=Refused(answer.code, text))
         return answer
 
     def _named(self, sent: Any) -> str:

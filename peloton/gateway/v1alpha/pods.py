@@ -148,7 +148,7 @@ class PodService:
             pod.job, address.instance, runs=(run, True), sent=sent, context=context
         )
         if isinstance(answer, Refused):
-            end(context, Code.FAILED_PRECONDITION, text=answer.text)
+            end(context, Code.FAILED_PRECONDITION, text=answer)
         return svc.DeletePodEventsResponse()
 
     def RefreshPod(self, sent: svc.RefreshPodRequest, context: Context) -> Any:

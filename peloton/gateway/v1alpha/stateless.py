@@ -67,7 +67,7 @@ from peloton.gateway.v1alpha.workflow_status import workflow_info
 from peloton.runtime.core.reading.listing import AMONG, ListViews, SortOrder, Where
 from peloton.runtime.vocabulary import Message, Refused
 
-UNEXPECTED = "unexpected entity version"
+UNEXPECTED = Refused(OTHER_VERSION, "unexpected entity version")
 WRONG = (Code.INVALID_ARGUMENT, Code.UNIMPLEMENTED, Code.NOT_FOUND)
 """Refusals of what a request says, which depend on no version of the job."""
 NAMED_JOBS_MAX = 1000
@@ -374,5 +374,5 @@ def _refuse(context: Context, refused: Refused) -> NoReturn:
     if refused.code == OTHER_VERSION:
         end(context, Code.ABORTED, text=UNEXPECTED)
     if refused.code == NOT_TERMINAL:
-        end(context, Code.ABORTED, text="job is not stopped")
+        end(context, Code.ABORTED, text=Refused(NOT_TERMINAL, "job is not stopped"))
     refuse(context, refused)

@@ -416,13 +416,13 @@ def test_a_watch_is_printed_until_it_is_cancelled(client: Client) -> None:
 def test_a_client_of_the_sdk_is_told_of_gaps(client: Client) -> None:
     job = client.service(1)
     with PelotonClient(client.deployment.api) as peloton:
-        told = peloton.services.watch_jobs(start=2)
+        told = peloton.services.watch_jobs(since=2)
         first = next(told)
         assert "revision 2 is not known here" in first.gap and first.message.revision == 1
         second = next(told)
         assert not second.gap and second.message.stateless_jobs
         told.close()
-        pods = peloton.services.watch_pods(job, start=1)
+        pods = peloton.services.watch_pods(job, since=1)
         assert not next(pods).gap
         assert next(pods).message.pods[0].pod_name.value == f"{job}-0"
         pods.close()
