@@ -5,7 +5,11 @@ This module must not import gRPC or protobuf: the command line catches these bef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+"""Where the words of the name of a class meet."""
 
 
 class PelotonError(Exception):
@@ -14,14 +18,14 @@ class PelotonError(Exception):
     `kind` is the stable short name of the cause: the field of the error a v0 answer carries
     (`alreadyExists`), or the gRPC code (`NOT_FOUND`). `reasons` are the codes of the cause, for
     programs, the most exact one first: that of the refusal if it has one (`NAME_TAKEN`), then
-    `kind`.
+    `kind`; without either the name of the class (`BAD_SPEC`).
     """
 
     def __init__(self, message: str, *, kind: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.kind = kind
-        self.reasons: tuple[str, ...] = (kind,) if kind else ()
+        self.reasons: tuple[str, ...] = (kind or WORDS.sub("_", type(self).__name__).upper(),)
 
 
 class PelotonWarning(UserWarning):

@@ -94,3 +94,9 @@ def test_the_tree_has_one_root_and_no_class_that_is_never_raised() -> None:
     raised |= {*translate.BY_FIELD.values(), errors.ServerError, errors.OutOfRange}
     raised |= {errors.CanNeverRun, errors.PelotonError}
     assert {*CLASSES} == raised
+
+
+def test_no_error_is_without_a_reason() -> None:
+    assert errors.BadSpec("no such key").reasons == ("BAD_SPEC",)
+    assert errors.NotFound("no such file", kind="filesRemoved").reasons == ("filesRemoved",)
+    assert errors.CanNeverRun("too big", reasons=["no-host-ever"]).reasons == ("no-host-ever",)
