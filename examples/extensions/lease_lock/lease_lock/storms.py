@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from lease_lock.kind import LOCK, Acquire, Freed, Lease, Release, Renew, Taken
-
 from peloton.chaos.kinds import KindHistory, KindStorms, StormCommand
 from peloton.sdk.kit import ActorMessage, key
 
