@@ -297,6 +297,17 @@ def test_the_pool_has_the_allocation_back_and_the_lot_stays() -> None:
     assert not again.facts and said(again) == [m.TicketParked(1)]
 
 
+def test_a_late_repeat_of_a_ticket_that_is_parked_is_answered_so() -> None:
+    """Answered as released, a task that gives up its place would not release it."""
+    lot = lot_turn(admitted(3, 4), ParkTicket(1), 3, now=60.0).state
+    turn = lot_turn(lot, Enqueue(1, SHAPE), 3, 4, now=61.0)
+    assert not turn.facts
+    assert [(send.message, send.members) for send in turn.sends] == [
+        (m.Admitted(1), Bits.of(4)),
+        (m.TicketParked(1), Bits.of(3)),
+    ]
+
+
 def test_it_comes_back_to_the_place_that_it_had() -> None:
     lot = lot_turn(admitted(3), ParkTicket(1), 3, now=60.0).state
     turn = lot_turn(lot, Enqueue(2, SHAPE), 3, now=900.0)

@@ -29,7 +29,8 @@ ORDERS_PER_FRAME = 1024
 
 
 def enqueue(lot: Lot, message: m.Enqueue, at: At) -> Decision:
-    """Queue new tickets; known ones are answered by what became of them."""
+    """Queue new tickets; repeats of the last are answered by what became of it, older ones not at
+    all."""
     assert at.members is not None
     facts: tuple[Fact, ...] = _newer_terms(lot, message.gang) if message.gang is not None else ()
     sends: tuple[Send, ...] = ()
@@ -165,7 +166,8 @@ def _answers(lot: Lot, members: Bits, *, ticket: int) -> tuple[Send, ...]:
     answers = (
         (Queued(ticket), members & lot.waiting),
         (Admitted(ticket), members & lot.admitted),
-        (TicketReleased(ticket), members - lot.waiting - lot.admitted),
+        (TicketParked(ticket), members & lot.parked),
+        (TicketReleased(ticket), members - lot.waiting - lot.admitted - lot.parked),
     )
     return tuple(_reply(message, group) for message, group in answers if group)
 
