@@ -19,6 +19,7 @@ from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
 from peloton.actors.respool.lending import LendingMeters
+from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot, admitted_and_wanted
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import (
@@ -260,7 +261,7 @@ class Tree:
         position = self.queues[lane_of(lot.shape)].skip(key)
         need = dict(unit.rationed)[resource.ration] if resource.ration else unit.need
         self._skipped.put(position, resource=resource, amount=need.amounts()[resource.kind])
-        self._claim_all(key, lot.shape.pool)
+        self._claim_all(key)
 
     def lack(self, lane: Key, more: Mapping[int, int]) -> None:
         """Record that a lane lacks entitlement, until its pool may use so much more of a kind."""
@@ -413,7 +414,7 @@ class Tree:
         shape = self.lots[lot].shape
         lane = lane_of(shape)
         self.queues[lane].restore(lot)
-        self._claim_all(lot, shape.pool)
+        self._claim_all(lot)
         self.waiting.recheck(lane)
 
     # ---- a lot has changed ----
@@ -462,7 +463,7 @@ class Tree:
             self.waiting.recheck(pool)  # what its pool is entitled to is for its other lane, too
         self.reclaims.put(key, old=old, new=new)
         self.displacements.put(key, old=old, new=new)
-        self._claim(key, pool, on_slack=on_slack)
+        self._claim(key, lot.shape)
         if admitted < 0:
             self.restore_rationed(pool, rations)
         self._forget(pool)
@@ -475,7 +476,7 @@ class Tree:
         if self._gangs or (new is not None and new.gang is not None):
             gang = self._gangs.put(key, new)
             if gang is not None:
-                self._queue_gang(gang, queue, pool=lane)
+                self._queue_gang(gang, queue)
         if new is not None and new.waiting and not (gang is not None and new.forming):
             shape, waiting = new.shape, len(new.waiting)
             priority, need = shape.priority, shape.resources
@@ -490,7 +491,7 @@ class Tree:
             self.waiting.remove(lane)
             self.waiting.recheck(slack_lane(lane))  # nothing is set aside any more
 
-    def _queue_gang(self, gang: Gang, queue: Queue, *, pool: Key) -> None:
+    def _queue_gang(self, gang: Gang, queue: Queue) -> None:
         """Queue a gang as one entry, only while it is complete."""
         was, head = gang.head, gang.found_head() if gang.lots else None
         if head == was:
@@ -505,15 +506,15 @@ class Tree:
                 head.key, priority=priority, arrived=head.arrived, waiting=head.waiting,
                 need=head.unit.need,
             )  # fmt: skip
-        for lot in gang.lots:
-            self._claim(lot, pool)
+        for key, lot in gang.lots.items():
+            self._claim(key, lot.shape)
 
-    def _claim_all(self, key: Key, pool: Key) -> None:
+    def _claim_all(self, key: Key) -> None:
         """Claim for all lots that are admitted with this one."""
         for lot in self.unit(key).lots or (key,):
-            self._claim(lot, pool, on_slack=self.lots[lot].shape.on_slack)
+            self._claim(lot, self.lots[lot].shape)
 
-    def _claim(self, key: Key, pool: Key, *, on_slack: bool = False) -> None:
+    def _claim(self, key: Key, shape: LotShape) -> None:
         """Update what a lot adds to the need of its pool; of a skipped lot, what it holds.
 
         Else a task that is too large for ever would take from other pools what it cannot use.
@@ -526,7 +527,7 @@ class Tree:
             queue = self.queues[lane_of(lot.shape)]
             at = key if gang is None else gang.head.key if gang.head is not None else None
             count = admitted if at is None or queue.is_skipped(at) else admitted + wanted
-            claimed = lot.shape.resources.times(count)
+            claimed = shape.resources.times(count)
         was = self._claimed.get(key, ZERO)
         if claimed == was:
             return
@@ -534,8 +535,8 @@ class Tree:
             del self._claimed[key]
         else:
             self._claimed[key] = claimed
-        node = self._node(pool)
-        if on_slack:
+        node = self._node(shape.pool)
+        if shape.on_slack:
             node.own_slack = node.own_slack + claimed - was
         else:
             node.own = node.own + claimed - was

@@ -11,7 +11,7 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lanes import is_slack, lanes_of, pool_of_lane
-from peloton.actors.respool.lot.messages import LotShape
+from peloton.actors.respool.lot.messages import GangTerms, LotShape
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT, PoolConfig
 from peloton.actors.respool.state import InventorySum, Pool
@@ -154,3 +154,18 @@ def test_slack_that_is_taken_back_is_no_release_for_who_waits() -> None:
         town.tree.put(Key("lot/slack/0/0"), old=lot, new=new)
         town.tree.releases.note(1.0, up=town.tree.up)
         assert town.tree.releases.noted.sums[A].tasks == (0 if queues_again else 1)
+
+
+def test_a_gang_on_slack_needs_slack_of_its_pool_until_it_is_gone() -> None:
+    town, key, members = Town(size(10, 10, 4)), Key("lot/gang/0/0"), Bits.span(0, 3)
+    shape = LotShape(A, size(slack=1), revocable=True, gang=True)
+    lot = Lot(
+        shape, Key("task/j/0"), 1.0, immutables.Map(), members,
+        gang=GangTerms(1, 1, 1, members), joined=members,
+    )  # fmt: skip
+    town.tree.put(key, old=None, new=lot)
+    node = town.tree._nodes[A]
+    assert (node.own, node.own_slack) == (size(), size(slack=3))
+    town.tree.put(key, old=lot, new=None)
+    assert (node.own, node.own_slack) == (size(), size())
+    assert town.tree._nodes.keys() == {ROOT, A}
