@@ -2,13 +2,13 @@
 
 What is missing is covered by members of lots that hold it: of the pools given, in the order of
 their victims, no more of each kind than is missing and than the pool may lose. What a task holds of
-a kind that is not missing does not count. `reclaiming.py` decides between pools which waits for
-what, and `displacing.py` inside of one.
+a kind that is not missing does not count. `taking_back.py` decides which lane lacks what, and who
+may be asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -16,13 +16,15 @@ from peloton.actors.resources import EPSILON, Resources
 from peloton.actors.respool.admission import fitting_rations
 from peloton.actors.respool.lanes import pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
+from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import KINDS, ZERO
+from peloton.actors.respool.node import KINDS, MILLIONTHS_MAX, ZERO
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key, counted
 
 LOTS_MAX = 1000
 """Lots that wait, and lots that give, for one pool in one turn."""
+UNBOUNDED = (MILLIONTHS_MAX,) * len(KINDS)
 
 
 class TaskBatch(NamedTuple):
@@ -60,13 +62,14 @@ class Overdrafts:
 
 
 class Shortfall(NamedTuple):
-    """What is missing for a pool, and in which pool at or above it."""
+    """What is missing for a pool, in which pool at or above it, and who may be asked."""
 
     pool: Key
     where: Key
     size: Resources  # of one of the tasks that wait first: hosts must have room for such
     wanted: list[TaskBatch]
     free: Resources
+    over: Overdrafts
     inside: Displacement | None = None  # it comes from tasks of the same pool
 
     @property
@@ -87,6 +90,13 @@ class Cover(NamedTuple):
     gain: list[TaskBatch]
     picked: list[LotShare]
     proven: bool = False  # that all it is for goes on the hosts then
+
+
+class LookAgain(NamedTuple):
+    """When a lane is looked at again for which nobody gives back now, and why nobody does."""
+
+    at: float
+    verdict: str
 
 
 def size_of_first(tree: Tree, lane: Key) -> Resources:
@@ -160,101 +170,126 @@ def missing_of(wanted: Sequence[TaskBatch], free: Resources) -> tuple[int, ...]:
     return tuple(short.get(kind, 0) for kind in Resources.KINDS)
 
 
-def coming_in(tree: Tree, pool: Key) -> Resources:
-    """Return what will be given back in a pool and all below."""
-    total = ZERO
+def coming_by_pool(tree: Tree) -> dict[Key, Resources]:
+    """Return what will be given back in each pool and all below it; pools without any are left
+    out."""
+    found: dict[Key, Resources] = {}
     for giver, coming in tree.reclaims.coming.items():
-        if pool in tree.up(giver):
-            total = total + coming
-    return total
+        for above in tree.up(giver):
+            found[above] = found.get(above, ZERO) + coming
+    return found
 
 
-def free_in(tree: Tree, pool: Key) -> Resources:
+def free_in(tree: Tree, pool: Key, *, coming: Mapping[Key, Resources]) -> Resources:
     """Return what a limit leaves for any lot, once all that is given back to the pool has come."""
-    return tree.available(pool) + coming_in(tree, pool) - tree.reclaims.claimed(pool)
+    return tree.available(pool) + coming.get(pool, ZERO) - tree.reclaims.claimed(pool)
 
 
-def cover(tree: Tree, over: Overdrafts, *, short: Shortfall, now: float) -> Cover:
+def cover(tree: Tree, short: Shortfall, *, now: float) -> Cover:
     """Return the lots that give for all wanted tasks, or else for the first that fit then.
 
     If there is no gain, the lots are named that could give, but not enough.
     """
-    picked, gained = pick_givers(tree, over, short=short, now=now)
+    picked, gained = pick_givers(tree, short, now=now)
     gain = fitting(short.wanted, short.free + gained)
     if gain and gain != short.wanted:
         short = short._replace(wanted=gain)
-        picked, _ = pick_givers(tree, over, short=short, now=now)
+        picked, _ = pick_givers(tree, short, now=now)
     return Cover(short, gain, picked)
 
 
 def pick_givers(
-    tree: Tree, over: Overdrafts, *, short: Shortfall, now: float, wide: bool = False
+    tree: Tree, short: Shortfall, *, now: float, wide: bool = False
 ) -> tuple[list[LotShare], Resources]:
     """Return members that cover what is missing, as far as they can, and what they give.
 
-    `wide`: all of each lot that could give something, as if no other did.
+    In the order of victims: of pools, first the one with the most beyond its entitlement; of lots
+    in a pool, by `VictimRank`. `wide`: all of each lot that could give something, as if no other
+    did.
     """
     left = [*short.missing]
-    excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
-    kinds = [kind for kind in KINDS if left[kind]]
+    allowance = Allowance(tree, short, now=now)
     found: list[LotShare] = []
     gained = ZERO
     order = sorted(
-        over.pools, key=lambda each: ([-over.excess[each.pool][kind] for kind in kinds], each.pool)
+        short.over.pools,
+        key=lambda each: (
+            [-short.over.excess[each.pool][kind] for kind in allowance.kinds],
+            each.pool,
+        ),
     )
     for each in order:
-        most = most_of(tree, each.pool, now=now)
         for key in _givers(tree, each.pool, short=short, now=now):
             lot = tree.lots[key]
-            size = lot.shape.resources.amounts()
-            room = [min(excess[pool][kind] for pool in each.chain) for kind in KINDS]
-            wanted = [
-                sizable(room[kind] if wide else min(left[kind], room[kind])) for kind in KINDS
-            ]
-            if most <= 0 or not any(wanted[kind] for kind in kinds):
+            wanted = allowance.of(each.pool, UNBOUNDED if wide else left)
+            if not any(wanted):
                 break
-            count = min(_needed(wanted, size, kinds=kinds), len(lot.admitted - lot.leaving), most)
+            count = allowance.members(lot, wanted)
             if not count:
                 continue  # it has nothing of what is still missing
-            found.append(LotShare(key, len(lot.admitted - lot.leaving) if wide else count))
             if wide:
+                found.append(LotShare(key, len(lot.admitted - lot.leaving)))
                 continue
-            most -= count
+            found.append(LotShare(key, count))
             gained = gained + lot.shape.resources.times(count)
-            for kind in KINDS:
-                left[kind] = max(0, left[kind] - size[kind] * count)
-                for pool in each.chain:
-                    excess[pool][kind] = max(0, excess[pool][kind] - size[kind] * count)
+            allowance.take(lot, count)
+            less(left, (lot.shape.resources.times(count),))
     return found, gained
 
 
-def _needed(wanted: Sequence[int], size: Sequence[int], *, kinds: Sequence[int]) -> int:
-    """Return how many of a size are needed for what is wanted of these kinds."""
-    return max((-(-wanted[kind] // size[kind]) for kind in kinds if size[kind]), default=0)
+class Allowance:
+    """What pools that give, and those above them, may still lose in one plan.
+
+    `kinds` are those that are missing; what a task holds of others does not count.
+    """
+
+    def __init__(self, tree: Tree, short: Shortfall, *, now: float) -> None:
+        self.kinds = [kind for kind, missing in enumerate(short.missing) if missing]
+        self._excess = {pool: [*amounts] for pool, amounts in short.over.excess.items()}
+        self._chains = {each.pool: each.chain for each in short.over.pools}
+        self._most = {pool: tree.reclaims.may_go(pool, now) for pool in self._chains}
+
+    def of(self, pool: Key, left: Sequence[int]) -> list[int]:
+        """Return what a pool may give of each missing kind, but no more than is left of it."""
+        if pool not in self._chains or self._most[pool] <= 0:
+            return []
+        excess = [self._excess[above] for above in self._chains[pool]]
+        least = (min(left[kind], *(each[kind] for each in excess)) for kind in KINDS)
+        return [sizable(each) if kind in self.kinds else 0 for kind, each in enumerate(least)]
+
+    def members(self, lot: Lot, wanted: Sequence[int]) -> int:
+        """Return how many members of a lot give so much, which is not empty, or else all that
+        may."""
+        pairs = zip(wanted, lot.shape.resources.amounts(), strict=True)
+        needed = max(-(-some // size) if size else 0 for some, size in pairs)
+        return min(needed, len(lot.admitted - lot.leaving), self._most[lot.shape.pool])
+
+    def take(self, lot: Lot, count: int) -> None:
+        """Count members of a lot as given."""
+        self._most[lot.shape.pool] -= count
+        for above in self._chains[lot.shape.pool]:
+            less(self._excess[above], (lot.shape.resources.times(count),))
 
 
-def may_lose(
-    tree: Tree, over: Overdrafts, *, shares: Sequence[LotShare], short: Shortfall, now: float
-) -> bool:
+def may_lose(tree: Tree, short: Shortfall, *, shares: Sequence[LotShare], now: float) -> bool:
     """Return whether pools, and those above them, may give all of this back together."""
-    excess = {pool: list(kinds) for pool, kinds in over.excess.items()}
-    chains = {each.pool: each.chain for each in over.pools}
-    kinds = [kind for kind, missing in enumerate(short.missing) if missing]
-    most = {pool: most_of(tree, pool, now=now) for pool in chains}
+    allowance = Allowance(tree, short, now=now)
     for each in shares:
         lot = tree.lots.get(each.lot)
-        if lot is None or lot.order is not None or lot.shape.pool not in chains:
+        wanted = allowance.of(lot.shape.pool, UNBOUNDED) if lot is not None else []
+        if lot is None or lot.order is not None or not wanted:
             return False
-        pool, size = lot.shape.pool, lot.shape.resources.amounts()
-        room = [sizable(min(excess[above][kind] for above in chains[pool])) for kind in KINDS]
-        able = min(_needed(room, size, kinds=kinds), len(lot.admitted - lot.leaving), most[pool])
-        if each.tasks > able:
+        if each.tasks > allowance.members(lot, wanted):
             return False
-        most[pool] -= each.tasks
-        for above in chains[pool]:
-            for kind in KINDS:
-                excess[above][kind] = max(0, excess[above][kind] - size[kind] * each.tasks)
+        allowance.take(lot, each.tasks)
     return True
+
+
+def less(left: list[int], sizes: Iterable[Resources]) -> None:
+    """Subtract the sizes from what is left of each kind, down to none."""
+    for size in sizes:
+        for kind, amount in enumerate(size.amounts()):
+            left[kind] = max(0, left[kind] - amount)
 
 
 def sizable(missing: int) -> int:
@@ -276,52 +311,34 @@ def may_give(tree: Tree, key: Key, *, inside: Displacement) -> bool:
 
 
 def _givers(tree: Tree, pool: Key, *, short: Shortfall, now: float) -> Iterator[Key]:
-    for number, key in enumerate(tree.reclaims.victims(pool)):
-        if number >= LOTS_MAX:
-            return
-        if tree.lots[key].order is not None:
+    books, inside = tree.reclaims, short.inside
+    for key in islice(books.victims(pool), LOTS_MAX):
+        if tree.lots[key].order is not None or (inside and not may_give(tree, key, inside=inside)):
             continue
-        if short.inside is not None:
-            if may_give(tree, key, inside=short.inside) and not tree.displacements.rests(key, now):
-                yield key
-        elif not tree.reclaims.rests(key, short.for_hosts, now=now):
+        if not books.rests(key, short.for_hosts, inside=inside is not None, now=now):
             yield key
 
 
-def most_of(tree: Tree, pool: Key, *, now: float) -> int:
-    """Return how many more tasks of a pool may give back now."""
-    policy, books = tree.policy, tree.reclaims
-    flying = books.in_flight.get(pool, 0)
-    if 2 * flying > policy.in_flight_max:
-        return 0  # many at once cost less than one for each that has gone
-    return min(policy.in_flight_max - flying, books.budget(pool, policy, now))
-
-
-def orders_for(
-    tree: Tree, over: Overdrafts, *, cover: Cover, reason: Callable[[Key], str], now: float
-) -> list[tuple[Key, Reclaim]]:
-    """Return the orders to the lots that were picked; `reason` returns the reason for a lot."""
-    need, picked, gain = cover.short.for_hosts, cover.picked, _gain_text(tree, over, cover=cover)
+def plan_orders(tree: Tree, *, cover: Cover, reason: Callable[[Key], str], now: float) -> None:
+    """Plan the orders to the lots that were picked; `reason` returns the reason for a lot."""
+    need, picked, gain = cover.short.for_hosts, cover.picked, _gain_text(tree, cover)
     sizes = [tree.lots[each.lot].shape.resources for each in picked]
     if not cover.proven and not all(need.within(size) for size in sizes):
         # Several have to leave one host, so that only one slice at a time may choose them.
         picked = picked[:1]
-    found = []
-    for lot_key, count, hosts in picked:
-        lot = tree.lots[lot_key]
-        tree.reclaims.count(lot.shape.pool, tree.policy, tasks=count, now=now)
-        text = f"{reason(lot_key)}: {gain}"
-        found.append((lot_key, Reclaim(lot.orders, count, need, text, cover.short.inside, hosts)))
-    return found
+    for key, count, hosts in picked:
+        lot, text = tree.lots[key], f"{reason(key)}: {gain}"
+        order = Reclaim(lot.orders, count, need, text, cover.short.inside, hosts)
+        tree.reclaims.plan(key, order, pool=lot.shape.pool, now=now)
 
 
-def _gain_text(tree: Tree, over: Overdrafts, *, cover: Cover) -> str:
+def _gain_text(tree: Tree, cover: Cover) -> str:
     """Return text about what is gained, and how many lots that could be asked are not."""
     tasks = counted(sum(each.tasks for each in cover.gain), "task", many="tasks")
     if cover.gain[0].gang:
         members = sum(len(tree.lots[lot].waiting) for lot in cover.gain[0].gang)
         tasks = f"a gang of {members}"
-    able = sum(tree.reclaims.count_victims(each.pool) for each in over.pools)
+    able = sum(tree.reclaims.count_victims(each.pool) for each in cover.short.over.pools)
     lots = able - len(cover.picked)
     spared = f"; {counted(lots, 'other lot is', many='other lots are')} spared" if lots > 0 else ""
     return f"room for {tasks}{spared}"

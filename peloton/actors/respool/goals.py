@@ -14,14 +14,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from peloton.actors.respool.admission import admissions
-from peloton.actors.respool.displacing import displacements
-from peloton.actors.respool.lot.messages import (
-    Admit,
-)
+from peloton.actors.respool.lot.messages import Admit
 from peloton.actors.respool.messages import ROOT, KeepHour, OpenRoot
 from peloton.actors.respool.proving import hear
-from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.state import Pool, PoolNotes
+from peloton.actors.respool.taking_back import take_back
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, counted
 
@@ -58,12 +55,14 @@ def keep_hours(at: At) -> Decision | Rest:
 
 
 def _with_hours(at: At, step: Decision | Rest) -> Decision | Rest:
-    tree: Tree = at.index
-    closed = tree.lending.take_closed()
-    kept = tuple(Send(pool, KeepHour(hour)) for pool, hour in closed)
+    """Add the hours that pools have not kept yet to a step; they are sent until they have."""
+    lending = at.index.lending
+    kept = tuple(
+        Send(pool, KeepHour(hour)) for pool, hours in lending.closed.items() for hour in hours
+    )
     if isinstance(step, Decision):
-        return msgspec.structs.replace(step, sends=(*step.sends, *kept)) if kept else step
-    if tree.lending.is_behind:
+        return msgspec.structs.replace(step, sends=(*kept, *step.sends)) if kept else step
+    if lending.is_behind:
         return Decision(sends=(*kept, AGAIN))
     return Decision(sends=kept) if kept else step
 
@@ -73,13 +72,13 @@ def _admit(at: At) -> Decision | Rest:
     if not found and at.index.waiting.unfinished:
         return Decision(sends=(AGAIN,))
     if not found:
-        return take_back(at)
+        return _take_back(at)
     sends = tuple(Send(lot, Admit(members)) for lot, members in found)
     because = counted(len(found), "lot is admitted", many="lots are admitted")
     return Decision(sends=sends, because=because)
 
 
-def take_back(at: At) -> Decision | Rest:
+def _take_back(at: At) -> Decision | Rest:
     """Let others give back what a pool is entitled to, as nothing more can be admitted."""
     tree: Tree = at.index
     if not tree.policy.enabled:
@@ -87,14 +86,11 @@ def take_back(at: At) -> Decision | Rest:
     known = at.notes if at.notes is not None else PoolNotes()
     for message in known.heard:
         hear(tree, message)
-    orders = reclaims(tree, at.now)
-    if not orders:
-        orders = displacements(tree, at.now)
-    moments = (tree.reclaims.wake_at, tree.displacements.wake_at)
-    notes = PoolNotes(min((each for each in moments if each is not None), default=None))
-    asks = tree.proofs.take_sends()
+    orders, proofs = take_back(tree, at.now), tree.proofs
+    asks = proofs.asks if proofs.asked != known.asked else ()
+    notes = PoolNotes(tree.reclaims.wake_at, asked=proofs.asked)
     overdue = notes.wake_at is not None and notes.wake_at <= at.now
-    if not orders and not asks and notes == known and not overdue:
+    if not orders and notes == known and not overdue:
         return WAITING  # those that are overdue have the next turn: the alarm has rung for others
     sends = (*(Send(lot, order) for lot, order in orders), *asks)
     because = counted(len(orders), "lot gives back", many="lots give back") if orders else ""

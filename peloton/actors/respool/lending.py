@@ -82,7 +82,7 @@ class LendingMeters:
         self._meters: dict[Key, PoolMeter] = {}
         self._touched: dict[Key, None] = {}  # pools whose use or reservation may be another
         self._gave: dict[Key, tuple[Resources, int]] = {}  # to others, not noted yet
-        self._closed: list[tuple[Key, PoolHour]] = []
+        self.closed: dict[Key, list[PoolHour]] = {}  # hours that are not kept by their pool yet
 
     def touch(self, pool: Key) -> None:
         """Mark a pool whose use, or that of its own tasks, may have changed."""
@@ -127,7 +127,7 @@ class LendingMeters:
                 meter = self._meters[pool] = PoolMeter(at)
             meter.advance(at)
             if at // MS_PER_HOUR > meter.hour:
-                self._closed.append((pool, meter.row()))
+                self.closed.setdefault(pool, []).append(meter.row())
                 meter.begin()
             meter.set(use, reserved)
         for pool in touched:
@@ -136,10 +136,11 @@ class LendingMeters:
                 meter = self._meters[above]
                 meter.given, meter.tasks = meter.given + amount, meter.tasks + tasks
 
-    def take_closed(self) -> list[tuple[Key, PoolHour]]:
-        """Return the hours that were closed since the last call, to be kept by their pools."""
-        found, self._closed = self._closed, []
-        return found
+    def kept(self, pool: Key, until: float) -> None:
+        """Forget the hours of a pool that began before a time until which it has kept them."""
+        left = [hour for hour in self.closed.pop(pool, ()) if hour.began >= until]
+        if left:
+            self.closed[pool] = left
 
     def open_hour(self, pool: Key, now: float) -> PoolHour | None:
         """Return what has accumulated for a pool until now and is not kept yet."""

@@ -1,8 +1,8 @@
 """Plans: what pools would do with more work, or with another config of a pool.
 
 A copy of the tree and a change determine which lots would be admitted, which would wait and why,
-and which would give back, by the code that decides it (`admission.py`, `reclaiming.py`). What would
-happen without the change is subtracted. The tree that was copied does not change.
+and which would give back, by the code that decides it (`admission.py`, `taking_back.py`). What
+would happen without the change is subtracted. The tree that was copied does not change.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import msgspec
 from peloton.actors.resources import Resources
 from peloton.actors.respool.admission import admissions
 from peloton.actors.respool.copies import PoolsCopy, fork
-from peloton.actors.respool.displacing import displacements
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits, Reclaim
 from peloton.actors.respool.lot.state import Lot, LotOrder, with_admitted
 from peloton.actors.respool.messages import PoolConfig
-from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.rules import check
 from peloton.actors.respool.state import Pool
+from peloton.actors.respool.taking_back import take_back
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Bits, Key, Refused, Unavailable
 
@@ -110,7 +109,7 @@ def plan_lots(of: PoolsCopy, new: Sequence[NewLot], *, now: float) -> LotsPlan:
     shapes = {each.key: each.shape for each in new}
     if not waiting or not of.preempts:
         return LotsPlan(admitted, waits, shapes, [], {}, of.sustained_s, "")
-    orders = take_back(tree, now)
+    orders = take_all_back(tree, now)
     verdicts = (tree.lot_verdict(key) for key in waiting)
     verdict = "" if orders else next(filter(None, verdicts), "")
     given = _given_back(tree, _less(orders, _orders_without(of, now)))
@@ -146,8 +145,8 @@ def plan_pool(
     ]
     given: list[GivenBack] = []
     if of.preempts:
-        orders = take_back(tree, now)
-        given = _given_back(tree, _less(orders, take_back(before, now)))
+        orders = take_all_back(tree, now)
+        given = _given_back(tree, _less(orders, take_all_back(before, now)))
     return PoolPlan(shares, admitted, given, of.sustained_s)
 
 
@@ -174,24 +173,20 @@ def admit_all(tree: Tree) -> dict[Key, Bits]:
     return found
 
 
-def take_back(tree: Tree, now: float) -> dict[Key, int]:
+def take_all_back(tree: Tree, now: float) -> dict[Key, int]:
     """Let pools give back what others are entitled to; return what they gave by lot.
 
     As if all that wait had begun to wait now, and all that are asked could be chosen.
     """
     found: dict[Key, int] = {}
-    until = moment = now
-    until += tree.policy.sustained_s
-    reclaims(tree, now)
-    displacements(tree, now)
+    moment = now
     for _ in range(ORDERS_MAX):
-        moments = (tree.reclaims.wake_at, tree.displacements.wake_at)
-        due = min((each for each in moments if each is not None), default=None)
-        if due is None or due > until:
+        for key, order in take_back(tree, moment):
+            found[key] = found.get(key, 0) + _give_back(tree, key, order=order, now=now)
+        due = tree.reclaims.wake_at
+        if due is None or due > now + tree.policy.sustained_s:
             break
         moment = max(moment, due)
-        for key, order in reclaims(tree, moment) or displacements(tree, moment):
-            found[key] = found.get(key, 0) + _give_back(tree, key, order=order, now=now)
     return found
 
 
@@ -225,7 +220,7 @@ def _orders_without(of: PoolsCopy, now: float) -> dict[Key, int]:
     """Return what would be given back anyway."""
     tree = fork(of)
     admit_all(tree)
-    return take_back(tree, now)
+    return take_all_back(tree, now)
 
 
 def _less(orders: Mapping[Key, int], anyway: Mapping[Key, int]) -> dict[Key, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import LeaversFound
+from peloton.actors.respool.moments import LaneMoments
 from peloton.placement.messages import GangRoomFound
 from peloton.runtime.vocabulary import Key, Send
 
@@ -18,8 +19,9 @@ PROVING = "it is being proven that all of the gang go together on the hosts of w
 class GangProof:
     """One proof: the gang, the runs that could leave, and what a placer answered."""
 
-    def __init__(self, lane: Key, gang: tuple[Key, ...], *, inside: bool, wide: bool) -> None:
-        self.lane, self.gang, self.inside = lane, gang, inside
+    def __init__(self, lane: Key, gang: tuple[Key, ...], *, lanes: LaneMoments, wide: bool) -> None:
+        self.lane, self.gang = lane, gang
+        self.lanes = lanes  # those among which its lane waits
         self.wide = wide  # all who may give anything are asked
         self.number, self.until = 0, 0.0
         self.asked: dict[Key, Resources] = {}  # lots, each with the size of a member
@@ -33,8 +35,9 @@ class GangProofs:
     def __init__(self) -> None:
         self.open: GangProof | None = None
         self.last: tuple[Key, float] | None = None  # who has one, and until when
-        self.next: dict[Key, bool] = {}  # lanes that wait for their turn; whether inside of a pool
-        self.sends: list[Send] = []
+        self.next: dict[Key, LaneMoments] = {}  # lanes that wait for their turn, and among which
+        self.asks: tuple[Send, ...] = ()  # the last questions
+        self.asked = 0  # how often there were new ones
         self._number = 0
 
     def begin(self, proof: GangProof, now: float) -> None:
@@ -43,7 +46,6 @@ class GangProofs:
         proof.number, proof.until = self._number, now + PROOF_S
         self.open = proof
 
-    def take_sends(self) -> tuple[Send, ...]:
-        """Return what is to be asked now."""
-        sends, self.sends = self.sends, []
-        return tuple(sends)
+    def ask(self, *asks: Send) -> None:
+        """Set the next questions, in place of those before."""
+        self.asks, self.asked = asks, self.asked + 1

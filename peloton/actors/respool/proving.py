@@ -8,27 +8,28 @@ with them, all that may give anything; and if it still does not, nothing is give
 
 One proof runs at a time, and the next when the gang before it is admitted, so that two gangs do not
 count on the same room. Proofs are soft state: what is lost is asked again after `PROOF_S`. What is
-proven is checked against the pools as they are by then, and ordered by `reclaiming.py` and
-`displacing.py`.
+proven is checked against the pools as they are by then, and ordered by `taking_back.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from peloton.actors.job.slice.messages import AskLeavers, ProveGang
 from peloton.actors.resources import Resources
 from peloton.actors.respool.giving import (
     Cover,
+    LookAgain,
     LotShare,
-    Overdrafts,
+    less,
     may_lose,
     pick_givers,
     sizable,
 )
 from peloton.actors.respool.messages import LeaversFound
+from peloton.actors.respool.moments import LaneMoments
 from peloton.actors.respool.node import KINDS, ZERO
 from peloton.actors.respool.proofs import PROVING, GangProof
 from peloton.actors.respool.tree import Tree
@@ -44,14 +45,6 @@ NOT_TOGETHER = (
 NO_LANE = Key("")
 
 
-class Proven(NamedTuple):
-    """What is proven; or when to look again, and why not."""
-
-    cover: Cover | None
-    again_at: float = 0.0
-    verdict: str = ""
-
-
 class RunOn(NamedTuple):
     """A run of a lot on a host."""
 
@@ -59,31 +52,31 @@ class RunOn(NamedTuple):
     host: Key
 
 
-def prove(tree: Tree, lane: Key, *, over: Overdrafts, cover: Cover, now: float) -> Proven:
+def prove(tree: Tree, lane: Key, *, cover: Cover, now: float) -> Cover | LookAgain:
     """Return the members that are to give back; for a gang once it is proven that it fits on
-    hosts."""
+    hosts, else when to look again."""
     if not cover.gain[0].gang:
-        return Proven(cover)
+        return cover
     (gang,), proofs = cover.gain, tree.proofs
     held_until = _held_until(tree, lane, gang=gang.gang, now=now)
     if held_until > now:
-        proofs.next[lane] = cover.short.inside is not None
-        return Proven(None, held_until, PROVING)
+        proofs.next[lane] = _lanes(tree, cover)
+        return LookAgain(held_until, PROVING)
     proof = proofs.open
     if proof is not None and (proof.lane, proof.gang) != (lane, gang.gang):
         proof = None
     if proof is None or (proof.room is None and now >= proof.until):
         return _begin(tree, lane, cover=cover, wide=False, now=now)
     if proof.room is None:
-        return Proven(None, proof.until, PROVING)
+        return LookAgain(proof.until, PROVING)
     proofs.open = None
     shares = _shares(proof, cover.short.missing) if proof.room.fits else None
-    if shares is not None and may_lose(tree, over, shares=shares, short=cover.short, now=now):
+    if shares is not None and may_lose(tree, cover.short, shares=shares, now=now):
         proofs.last = lane, now + tree.policy.rest_s
-        return Proven(cover._replace(picked=shares, proven=True))
+        return cover._replace(picked=shares, proven=True)
     if proof.wide:
-        return Proven(None, now + tree.policy.rest_s, NOT_TOGETHER)
-    picked, _ = pick_givers(tree, over, short=cover.short, now=now, wide=True)
+        return LookAgain(now + tree.policy.rest_s, NOT_TOGETHER)
+    picked, _ = pick_givers(tree, cover.short, now=now, wide=True)
     return _begin(tree, lane, cover=cover._replace(picked=picked), wide=True, now=now)
 
 
@@ -92,9 +85,13 @@ def wake_next(tree: Tree, now: float) -> None:
     proofs = tree.proofs
     if not proofs.next or _held_until(tree, NO_LANE, gang=(), now=now) > now:
         return
-    lanes, proofs.next = proofs.next, {}
-    for lane, inside in lanes.items():
-        (tree.displacements if inside else tree.reclaims).wake(lane)
+    known, proofs.next = proofs.next, {}
+    for lane, lanes in known.items():
+        lanes.push(lane, 0.0)
+
+
+def _lanes(tree: Tree, cover: Cover) -> LaneMoments:
+    return tree.reclaims.owed if cover.short.inside is None else tree.reclaims.inside
 
 
 def _held_until(tree: Tree, lane: Key, *, gang: tuple[Key, ...], now: float) -> float:
@@ -108,17 +105,19 @@ def _held_until(tree: Tree, lane: Key, *, gang: tuple[Key, ...], now: float) -> 
     return 0.0
 
 
-def _begin(tree: Tree, lane: Key, *, cover: Cover, wide: bool, now: float) -> Proven:
+def _begin(tree: Tree, lane: Key, *, cover: Cover, wide: bool, now: float) -> LookAgain:
     inside = cover.short.inside
-    proof = GangProof(lane, cover.gain[0].gang, inside=inside is not None, wide=wide)
+    proof = GangProof(lane, cover.gain[0].gang, lanes=_lanes(tree, cover), wide=wide)
     tree.proofs.begin(proof, now)
     min_run_s = inside.min_run_s if inside is not None else 0.0
+    asks = []
     for each in cover.picked:
         lot = tree.lots[each.lot]
         proof.asked[each.lot] = lot.shape.resources
         ask = AskLeavers(each.lot, proof.number, each.tasks, min_run_s)
-        tree.proofs.sends.append(Send(slice_of_crowd(lot.crowd), ask))
-    return Proven(None, proof.until, PROVING)
+        asks.append(Send(slice_of_crowd(lot.crowd), ask))
+    tree.proofs.ask(*asks)
+    return LookAgain(proof.until, PROVING)
 
 
 def hear(tree: Tree, message: LeaversFound | GangRoomFound) -> None:
@@ -128,7 +127,7 @@ def hear(tree: Tree, message: LeaversFound | GangRoomFound) -> None:
         return
     if isinstance(message, GangRoomFound):
         proof.room = message
-        (tree.displacements if proof.inside else tree.reclaims).wake(proof.lane)
+        proof.lanes.push(proof.lane, 0.0)
         return
     if message.lot not in proof.asked or message.lot in proof.leavers:
         return
@@ -140,7 +139,7 @@ def hear(tree: Tree, message: LeaversFound | GangRoomFound) -> None:
     for lot, host in _runs(proof):
         rooms[host] = rooms.get(host, ZERO) + proof.asked[lot]
     ask = ProveGang(proof.number, tuple(rooms), tuple(rooms.values()))
-    tree.proofs.sends.append(Send(slice_of_crowd(head.crowd), ask))
+    tree.proofs.ask(Send(slice_of_crowd(head.crowd), ask))
 
 
 def _runs(proof: GangProof) -> Iterator[RunOn]:
@@ -158,19 +157,19 @@ def _shares(proof: GangProof, missing: tuple[int, ...]) -> list[LotShare] | None
     """
     ending = _occupants(proof)
     left = [sizable(each) for each in missing]
-    _less(left, (proof.asked[run.lot] for run in ending.elements()))
+    less(left, (proof.asked[run.lot] for run in ending.elements()))
     idle: Counter[Key] = Counter()
     for lot, size in proof.asked.items():
         while idle[lot] < proof.leavers[lot].idle and _gives(size, left):
             idle[lot] += 1
-            _less(left, (size,))
+            less(left, (size,))
     known = Counter(ending)
     for run in _runs(proof):
         if known[run]:
             known[run] -= 1  # it ends anyway
         elif _gives(proof.asked[run.lot], left):
             ending[run] += 1
-            _less(left, (proof.asked[run.lot],))
+            less(left, (proof.asked[run.lot],))
     if any(left):
         return None
     hosts: dict[Key, list[Key]] = {lot: [] for lot in proof.asked}
@@ -195,13 +194,13 @@ def _occupants(proof: GangProof) -> Counter[RunOn]:
     for lot, host in _runs(proof):
         if host in left and _gives(proof.asked[lot], left[host]):
             chosen.setdefault(host, []).append(lot)
-            _less(left[host], (proof.asked[lot],))
+            less(left[host], (proof.asked[lot],))
     found: Counter[RunOn] = Counter()
     for host, lots in chosen.items():
         for lot in [*lots]:  # a larger one may have come after those that it makes needless
             rest, others = [*lacks[host]], [*lots]
             others.remove(lot)
-            _less(rest, (proof.asked[each] for each in others))
+            less(rest, (proof.asked[each] for each in others))
             if not any(rest):
                 lots.remove(lot)
         found.update(RunOn(lot, host) for lot in lots)
@@ -211,11 +210,3 @@ def _occupants(proof: GangProof) -> Counter[RunOn]:
 def _gives(size: Resources, left: list[int]) -> bool:
     amounts = size.amounts()
     return any(left[kind] and amounts[kind] for kind in KINDS)
-
-
-def _less(left: list[int], sizes: Iterable[Resources]) -> None:
-    """Subtract the sizes from what is missing."""
-    for size in sizes:
-        amounts = size.amounts()
-        for kind in KINDS:
-            left[kind] = max(0, left[kind] - amounts[kind])

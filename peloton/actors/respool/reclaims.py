@@ -1,8 +1,7 @@
-"""What pools have to give back: which pools wait since when, which lots could give, what is coming.
+"""What pools have to give back: which lanes wait since when, which lots could give, what is coming.
 
-Lots are ranked as victims in each pool, and pools that wait for room to which they are entitled
-have a moment at which others give it back. All of it is derived or may be lost: after a recovery
-the times begin anew. `reclaiming.py` decides.
+Lots are ranked as victims in each pool. All of it is derived or may be lost: after a recovery the
+times begin anew. `taking_back.py` decides.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from peloton.actors.resources import Resources
-from peloton.actors.respool.lot.state import Lot
+from peloton.actors.respool.lot.messages import Reclaim
+from peloton.actors.respool.lot.state import Lot, LotOrder, takes
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.moments import LaneMoments
-from peloton.actors.respool.proofs import PROVING
 from peloton.actors.respool.ranking import Ranking
-from peloton.actors.respool.waiting import Waiting
 from peloton.runtime.vocabulary import Key
 
-ON_THE_WAY = "other pools give back what it is entitled to"
 ASKED_LATER = "others are asked to give it back once it has waited for {after}"
 REST_S_MIN = 1.0
 """Before somebody is asked again who could not give back, however soon others are asked."""
@@ -79,6 +76,13 @@ class EarmarkedRoom(NamedTuple):
     above: list[Key]
 
 
+class LotRest(NamedTuple):
+    """Until when a lot is left alone that could not give back, and for which need."""
+
+    need: Resources
+    until: float
+
+
 class EvictionWindow(NamedTuple):
     """How many tasks of a pool were ordered to give back since when."""
 
@@ -89,21 +93,23 @@ class EvictionWindow(NamedTuple):
 class Reclaims:
     """The bookkeeping of one tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: PreemptionPolicy) -> None:
+        self.policy = policy
+        self.min_run_s = dict(policy.inside)  # by path of the pools that end tasks of their own
         self.coming: dict[Key, Resources] = {}  # by pool: what its tasks will give back
         self.in_flight: dict[Key, int] = {}  # by pool: how many of them
-        self.verdicts: dict[Key, str] = {}  # pool that waits → why nobody gives back for it
+        self.owed = LaneMoments()  # lanes that wait for what their pool is entitled to
+        self.inside = LaneMoments()  # lanes for which tasks of their own pool may end
+        self.claims: dict[Key, EarmarkedRoom] = {}  # of `owed`: what is free or comes for them
+        self._rest_until: dict[Key, float] = {}  # of `owed`: those for which nobody could give
+        self._planned: dict[Key, Reclaim] = {}  # by lot: orders that it does not have yet
+        self._planned_until = 0.0
         self._victims: dict[Key, Ranking[VictimRank]] = {}
         self._ranks: dict[Key, RankedLot] = {}
         self._unsorted: dict[Key, None] = {}  # lots whose rank may be another
-        self._moments = LaneMoments()  # of pools that wait for what they are entitled to
-        self._rest_until: dict[Key, float] = {}  # pools for which nobody could give back
-        self._claims: dict[Key, EarmarkedRoom] = {}  # what these pools wait for, as far as it comes
-        self._claimed: dict[Key, Resources] = {}  # the same in each pool above
         self._windows: dict[Key, EvictionWindow] = {}
-        self._rests: dict[Key, tuple[Resources, float]] = {}  # lots without gain for a need, until
-        self._spared: dict[Key, Resources] = {}  # lots that have just become such
-        self._again: dict[Key, None] = {}  # pools for which others are on their way
+        self._rests: dict[tuple[Key, bool], LotRest] = {}  # by lot, and whether inside of its pool
+        self._spared: dict[Key, LotOrder] = {}  # lots that gave less than this order, not dated yet
 
     # ---- lots ----
 
@@ -113,7 +119,8 @@ class Reclaims:
         if lot is None:
             return
         if new is None:
-            self._rests.pop(key, None)
+            for inside in (False, True):
+                self._rests.pop((key, inside), None)
             self._spared.pop(key, None)
         if lot.shape.preemptible:
             if new is not None or key in self._ranks:
@@ -124,13 +131,15 @@ class Reclaims:
             more = (new.coming if new is not None else 0) - (old.coming if old is not None else 0)
             if more:
                 self._come(lot.shape.pool, lot.shape.resources.times(more), tasks=more)
+        planned = self._planned.get(key)
+        if planned is not None and (new is None or not takes(new, planned)):
+            del self._planned[key]
         if old is not None and old.order is not None and (new is None or new.order is None):
-            if new is not None and new.spared and old.order.inside is None:
-                self._spared[key] = old.order.need
-            # It may give back less than was ordered: then others are asked.
-            for waits in self._again:
-                self._moments.push(waits, 0.0)
-            self._again = {}
+            if new is not None and new.spared:
+                self._spared[key] = old.order
+            self.owed.answered()
+            if old.order.inside is not None:
+                self.inside.answered()
 
     def sort(self, lots: Mapping[Key, Lot]) -> None:
         """Bring the order of victims up to date.
@@ -165,17 +174,13 @@ class Reclaims:
         """Return how many lots of a pool could give back."""
         return len(self._victims.get(pool, ()))
 
-    def has_victims(self, pool: Key) -> bool:
-        """Return whether any lot of a pool could give back."""
-        return pool in self._victims
-
     def _unrank(self, key: Key, known: RankedLot) -> None:
         ranking = self._victims[known.pool]
         ranking.drop(known.rank)
         if not len(ranking):
             del self._victims[known.pool]
         del self._ranks[key]
-        self._rests.pop(key, None)
+        self._rests.pop((key, False), None)
 
     def _come(self, pool: Key, more: Resources, *, tasks: int) -> None:
         count = self.in_flight.get(pool, 0) + tasks
@@ -185,129 +190,91 @@ class Reclaims:
         else:
             del self.in_flight[pool], self.coming[pool]
 
+    def rests(self, lot: Key, need: Resources, *, inside: bool, now: float) -> bool:
+        """Return whether a lot is left alone; outside of its pool for a task that needs this."""
+        known = self._rests.get((lot, inside))
+        return known is not None and now < known.until and (inside or need == known.need)
+
+    # ---- lanes ----
+
+    def note(self, now: float) -> None:
+        """Date what lots have answered since the last call."""
+        for lot, order in self._spared.items():
+            rest_s, inside = self.policy.rest_s, order.inside
+            if inside is not None:
+                rest_s = max(REST_S_MIN, min(inside.min_run_s or rest_s, rest_s))
+            self._rests[lot, inside is not None] = LotRest(order.need, now + rest_s)
+        self._spared = {}
+
+    def await_owed(self, lane: Key, now: float) -> None:
+        """Record that a lane waits for what its pool is entitled to, perhaps for another reason."""
+        at = self.owed.begin(lane, now, verdict=ASKED_LATER) + self.policy.sustained_s
+        self.owed.push(lane, max(at, self._rest_until.get(lane, 0.0)))
+
+    def drop_owed(self, lane: Key) -> None:
+        """Record that a lane no longer waits for that."""
+        self.owed.end(lane)
+        self._rest_until.pop(lane, None)
+        self.claims.pop(lane, None)
+
+    def rest_owed(self, lane: Key, until: float, *, verdict: str) -> None:
+        """Record that nobody could give back for a lane, which is left alone until then."""
+        self.owed.again(lane, until, verdict=verdict)
+        self._rest_until[lane] = until
+
+    def claimed(self, pool: Key) -> Resources:
+        """Return what is free or comes back in a pool, and is earmarked."""
+        found = (each.amount for each in self.claims.values() if pool in each.above)
+        return sum(found, Resources())
+
+    @property
+    def wake_at(self) -> float | None:
+        """Return when the next lane will have waited for long enough."""
+        moments = (self.owed.next_at, self.inside.next_at)
+        return min((each for each in moments if each is not None), default=None)
+
+    # ---- orders, and their limits ----
+
+    def planned(self, now: float) -> list[tuple[Key, Reclaim]]:
+        """Return the orders that lots do not have yet.
+
+        They are sent again until then, as a turn that sends one may fail; but one that a lot fails
+        on must not keep all others from being planned.
+        """
+        if now >= self._planned_until:
+            self._planned = {}
+        return [*self._planned.items()]
+
+    def plan(self, key: Key, order: Reclaim, *, pool: Key, now: float) -> None:
+        """Add an order, and count its tasks for the pool of the lot."""
+        self._planned[key], self._planned_until = order, now + REST_S_MIN
+        window = self._window(pool, now)
+        self._windows[pool] = window._replace(tasks=window.tasks + order.count)
+
+    def may_go(self, pool: Key, now: float) -> int:
+        """Return how many more tasks of a pool may give back now."""
+        most, flying = self.policy.in_flight_max, self.in_flight.get(pool, 0)
+        if 2 * flying > most:
+            return 0  # many at once cost less than one for each that has gone
+        return min(most - flying, self.budget(pool, now))
+
+    def budget(self, pool: Key, now: float) -> int:
+        """Return how many more tasks of a pool may be ordered to give back within this window."""
+        return self.policy.evictions_max - self._window(pool, now).tasks
+
+    def window_ends(self, pool: Key, now: float) -> float:
+        """Return when the next window of a pool begins."""
+        return self._window(pool, now).since + self.policy.window_s
+
     def forget(self, pool: Key) -> None:
         """Forget a pool that does not exist any more."""
         self._windows.pop(pool, None)
 
-    # ---- pools that wait ----
-
-    def follow(self, waiting: Waiting, policy: PreemptionPolicy, now: float) -> None:
-        """Record pools that begin or cease to wait for what they are entitled to."""
-        news, waiting.entitled_news = waiting.entitled_news, {}
-        ended, waiting.entitled_ended = waiting.entitled_ended, {}
-        for pool in ended:
-            self._drop(pool)
-        for pool in news:
-            if waiting.awaits(pool) is None:
-                self._drop(pool)
-                continue
-            since = self._moments.begin(pool, now)
-            self._moments.push(
-                pool, max(since + policy.sustained_s, self._rest_until.get(pool, 0.0))
-            )
-        for lot, need in self._spared.items():
-            self._rests[lot] = need, now + policy.rest_s
-        self._spared = {}
-
-    def _drop(self, pool: Key) -> None:
-        self._moments.end(pool)
-        for known in (self.verdicts, self._again, self._rest_until):
-            known.pop(pool, None)
-        self.unclaim(pool)
-
-    def wake(self, lane: Key) -> None:
-        """Look at a waiting lane at once."""
-        self._moments.push(lane, 0.0)
-
-    def due(self, now: float) -> Key | None:
-        """Return the next pool that has waited for long enough, once."""
-        return self._moments.due(now)
-
-    @property
-    def wake_at(self) -> float | None:
-        """Return when the next pool will have waited for long enough."""
-        return self._moments.next_at
-
-    def again(self, pool: Key, at: float, *, verdict: str) -> None:
-        """Record that no lot could give back for a pool, which is looked at again at this time."""
-        self.verdicts[pool] = verdict
-        self._rest_until[pool] = at
-        self._moments.push(pool, at)
-
-    def verdict(self, pool: Key, waiting: Waiting) -> str:
-        """Return what others do for a pool that waits for its entitlement; "" if it does not
-        wait."""
-        if waiting.awaits(pool) is None:
-            return ""
-        if pool in self.verdicts:
-            return self.verdicts[pool]
-        if pool in self._claims:
-            return ON_THE_WAY
-        return ASKED_LATER if pool in self._moments else ""
-
-    def is_open(self, lane: Key) -> bool:
-        """Return whether others give back for a lane, or may, as they have not been asked yet."""
-        return lane in self._moments and self.verdicts.get(lane, "") in ("", PROVING)
-
-    def claim(self, pool: Key, amount: Resources, *, above: list[Key]) -> None:
-        """Earmark what is free or comes back, up to this amount, for a pool."""
-        self._claims[pool] = EarmarkedRoom(amount, above)
-        for each in above:
-            self._claimed[each] = self.claimed(each) + amount
-
-    def unclaim(self, pool: Key) -> None:
-        """End the earmark of a pool."""
-        known = self._claims.pop(pool, None)
-        for each in known.above if known is not None else ():
-            left = self.claimed(each) - (known.amount if known is not None else Resources())
-            if left == Resources():
-                del self._claimed[each]
-            else:
-                self._claimed[each] = left
-
-    @property
-    def claimants(self) -> list[Key]:
-        """Return the pools with earmarks."""
-        return [*self._claims]
-
-    def claimed(self, pool: Key) -> Resources:
-        """Return what is free or comes back in a pool, and is earmarked."""
-        return self._claimed.get(pool, Resources())
-
-    def on_the_way(self, pool: Key, *, until: float) -> None:
-        """Record that others give back for a pool.
-
-        It is looked at again when they have answered, or at `until`: what they free may be gone, as
-        hosts are lost, or a smaller task of another pool comes first.
-        """
-        self._again[pool] = None
-        self._moments.push(pool, until)
-
-    # ---- limits ----
-
-    def budget(self, pool: Key, policy: PreemptionPolicy, now: float) -> int:
-        """Return how many more tasks of a pool may be ordered to give back within this window."""
-        window = self._windows.get(pool)
-        if window is None or now >= window.since + policy.window_s:
-            return policy.evictions_max
-        return policy.evictions_max - window.tasks
-
-    def window_ends(self, pool: Key, policy: PreemptionPolicy) -> float:
-        """Return when the next window of a pool begins."""
-        window = self._windows.get(pool)
-        return window.since + policy.window_s if window is not None else 0.0
-
-    def count(self, pool: Key, policy: PreemptionPolicy, *, tasks: int, now: float) -> None:
-        """Count tasks of a pool that were ordered to give back."""
-        window = self._windows.get(pool)
-        if window is None or now >= window.since + policy.window_s:
-            window = EvictionWindow(now, 0)
-        self._windows[pool] = EvictionWindow(window.since, window.tasks + tasks)
-
-    def rests(self, lot: Key, need: Resources, *, now: float) -> bool:
-        """Return whether a lot is left alone for a task that needs this."""
-        known = self._rests.get(lot)
-        return known is not None and now < known[1] and need == known[0]
+    def _window(self, pool: Key, now: float) -> EvictionWindow:
+        known = self._windows.get(pool)
+        if known is None or now >= known.since + self.policy.window_s:
+            return EvictionWindow(now, 0)
+        return known
 
 
 def _gives(lot: Lot | None) -> bool:

@@ -54,6 +54,7 @@ class PoolNotes(Value, frozen=True, gc=False, array_like=True):
 
     wake_at: float | None = None
     heard: tuple[LeaversFound | GangRoomFound, ...] = ()  # answers, until the next step
+    asked: int = 0  # the last questions that were sent: `GangProofs.asked`
 
 
 def _capacity(pool: Pool, fact: f.CapacityChanged) -> Pool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from math import inf
 
 from peloton.actors.resources import EPSILON, Resources
-from peloton.actors.respool.displacements import Displacements
 from peloton.actors.respool.division import DivisionSteps
 from peloton.actors.respool.gangs import Gang, Gangs, QueuedUnit
 from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_lane, slack_lane
@@ -57,8 +57,7 @@ class Tree:
         self.lots: dict[Key, Lot] = {}
         self.queues: dict[Key, Queue] = {}
         self.waiting = Waiting(heads_noted=policy.enabled)
-        self.reclaims = Reclaims()
-        self.displacements = Displacements(policy)
+        self.reclaims = Reclaims(policy)
         self.proofs = GangProofs()
         self.releases = Releases()
         self.lending = LendingMeters()
@@ -234,10 +233,11 @@ class Tree:
     def verdict(self, lane: Key) -> str:
         """Return what others do for a waiting lane, or why they do nothing; "" if that is
         unknown."""
-        found = self.reclaims.verdict(lane, self.waiting)
-        inside = "" if self.waiting.head(lane) is None else self.displacements.verdicts.get(lane)
+        books, waiting = self.reclaims, self.waiting
+        owed = "" if waiting.awaits(lane) is None else books.owed.verdicts.get(lane)
+        inside = "" if waiting.head(lane) is None else books.inside.verdicts.get(lane)
         after = f"{self.policy.sustained_s:g} s"
-        return "; ".join(filter(None, (found, inside))).replace("{after}", after)
+        return "; ".join(filter(None, (owed, inside))).replace("{after}", after)
 
     def gang(self, key: Key) -> Gang | None:
         """Return the gang of a lot that is to be admitted with others, or all at once."""
@@ -272,7 +272,7 @@ class Tree:
 
     def ends_own(self, pool: Key) -> bool:
         """Return whether a pool ends tasks of its own for the first that waits there."""
-        return self.policy.enabled and self.path(pool) in self.displacements.min_run_s
+        return self.policy.enabled and self.path(pool) in self.reclaims.min_run_s
 
     def ends_slack(self, pool: Key) -> bool:
         """Return whether a pool has tasks on slack, which it ends for others of its own."""
@@ -293,6 +293,8 @@ class Tree:
     def _put_pool(self, key: Key, new: Pool | None) -> None:
         node = self._node(key)
         known, was = node.state, node.limit
+        if new is None or new.hours:
+            self.lending.kept(key, new.hours[-1].ended if new is not None else inf)
         if known is not None and new is not None and known.terms == new.terms:
             node.state = self.pools[key] = new  # only its history is another
             return
@@ -462,7 +464,6 @@ class Tree:
         if admitted < 0 and on_slack:
             self.waiting.recheck(pool)  # what its pool is entitled to is for its other lane, too
         self.reclaims.put(key, old=old, new=new)
-        self.displacements.put(key, old=old, new=new)
         self._claim(key, lot.shape)
         if admitted < 0:
             self.restore_rationed(pool, rations)

@@ -111,7 +111,8 @@ class Waiting:
     """
 
     def __init__(self, *, heads_noted: bool = False) -> None:
-        self.head_news: dict[Key, None] | None = {} if heads_noted else None  # other heads, if any
+        self.news: dict[Key, None] = {}  # lanes whose head may be another, or wait for another
+        self.ended: dict[Key, None] = {}  # those of them that had nobody waiting in between
         self.numbers: dict[Key, int] = {}  # all such pools, numbered as they began to wait
         self.changed: dict[Key, None] = {}
         self.unfinished = False  # the last look at them ended early
@@ -123,12 +124,11 @@ class Waiting:
         ] = {}  # pools to be admitted a task beyond their entitlement
         self._parts: dict[Key, None] = {}
         self._entitled: dict[Key, Key] = {}  # blocked, and entitled to the room they lack → where
-        self.entitled_news: dict[Key, None] = {}  # pools that may have begun or ceased to be such
-        self.entitled_ended: dict[Key, None] = {}  # those that had nobody waiting in between
         self._awaited: dict[Key, dict[Key, None]] = {}  # the same by where
         self._needs: dict[Resources, dict[Key, None]] = {}  # blocked pools by need of their head
         self._heads: dict[Key, Resources] = {}
         self._number = 0
+        self._noted = heads_noted
         self._headed: dict[Key, tuple[Key, float]] = {}
 
     def headed(self, lane: Key, lot: Key, now: float) -> float:
@@ -157,8 +157,7 @@ class Waiting:
         self.rounded_up.pop(pool, None)
         self._headed.pop(pool, None)
         self._unblock(pool)
-        if pool in self.entitled_news:
-            self.entitled_ended[pool] = None
+        self._end(pool)
 
     def recheck(self, pool: Key) -> None:
         """Check a pool again, as the resource that blocks it may be another now."""
@@ -190,6 +189,7 @@ class Waiting:
             del self.rounded_up[pool]
             del self.numbers[pool]
             self.add(pool)
+            self._end(pool)
 
     def wait_with_part(self, pool: Key, *, need: Resources) -> None:
         """Record that there is room for the head of a pool, which is entitled to a part of it."""
@@ -238,7 +238,6 @@ class Waiting:
         self.blocked.put(pool, self.numbers[pool], resource=resource, amount=amount)
         if entitled:
             self._entitled[pool] = resource.pool
-            self.entitled_news[pool] = None
             where = slack_lane(resource.pool) if is_slack(pool) else resource.pool
             self._awaited.setdefault(where, {})[pool] = None
         self._head(pool, need)
@@ -272,16 +271,19 @@ class Waiting:
         self._heads[pool] = need
         self._needs.setdefault(need, {})[pool] = None
 
+    def _end(self, pool: Key) -> None:
+        if pool in self.news:
+            self.ended[pool] = None
+
     def _note(self, pool: Key) -> None:
-        if self.head_news is not None:
-            self.head_news[pool] = None
+        if self._noted:
+            self.news[pool] = None
 
     def _unblock(self, pool: Key) -> None:
         self._parts.pop(pool, None)
         where = self._entitled.pop(pool, None)
         if where is not None:
             where = slack_lane(where) if is_slack(pool) else where
-            self.entitled_news[pool] = None
             lanes = self._awaited[where]
             del lanes[pool]
             if not lanes:

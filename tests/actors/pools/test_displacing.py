@@ -10,15 +10,7 @@ import pytest
 
 from peloton.actors.job.slice.messages import AskLeavers, ProveGang
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.displacing import (
-    GIVE_BACK,
-    IN_VAIN,
-    NONE_LOWER,
-    OFTEN,
-    OTHERS_FIRST,
-    TOO_YOUNG,
-    displacements,
-)
+from peloton.actors.respool.goals import pursue
 from peloton.actors.respool.lot.messages import (
     Displacement,
     Enqueue,
@@ -28,11 +20,18 @@ from peloton.actors.respool.lot.messages import (
 )
 from peloton.actors.respool.messages import ROOT, LeaversFound, PoolConfig
 from peloton.actors.respool.proving import hear
-from peloton.actors.respool.reclaiming import reclaims
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.state import InventorySum, Pool, PoolNotes
+from peloton.actors.respool.taking_back import (
+    GIVE_BACK,
+    IN_VAIN,
+    NONE_LOWER,
+    OFTEN,
+    OTHERS_FIRST,
+    TOO_YOUNG,
+)
 from peloton.placement.messages import GangRoomFound
-from peloton.runtime.vocabulary import Bits, Key
+from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key, Rest
 from tests.actors.pools.test_reclaiming import AFTER_S, A, B, World, size_of
 
 MIN_RUN_S = 20.0
@@ -45,10 +44,6 @@ class PoolWithRanks(World):
     def __init__(self, cpus: float, policy: PreemptionPolicy = POLICY) -> None:
         super().__init__(size_of(cpus, cpus), policy)
         self.pool(A, Resources())
-
-    def orders(self) -> list[tuple[Key, Reclaim]]:
-        found = reclaims(self.tree, self.now)
-        return found or displacements(self.tree, self.now)
 
     def check(self, key: Key, order: Reclaim) -> None:
         if order.inside is None:
@@ -68,9 +63,6 @@ class PoolWithRanks(World):
         shape = LotShape(pool, size, priority, gang=True)
         self._turn(key, Enqueue(1, shape, terms), members=members, crowd=name)
         return key
-
-    def verdict(self, pool: Key) -> str:
-        return self.tree.verdict(pool)
 
 
 def full(cpus: int = 10, policy: PreemptionPolicy = POLICY, **low: bool | int) -> PoolWithRanks:
@@ -117,7 +109,7 @@ def test_it_is_off_unless_the_pool_is_named() -> None:
     world.serve()
     for _ in range(5):
         assert world.serve(AFTER_S) == []
-    assert world.verdict(A) == "" and world.tree.displacements.wake_at is None
+    assert world.verdict(A) == "" and world.tree.reclaims.wake_at is None
 
 
 @pytest.mark.parametrize(
@@ -167,14 +159,32 @@ def test_a_gang_gets_room_for_all_or_nobody_is_ended() -> None:
     gang, host = world.gang("gang", A, size_of(1), tasks=5, priority=7), Key("host/h")
     world.serve()
     assert world.serve(AFTER_S) == [], "it is to be proven first that all go on the hosts then"
-    (ask,) = world.tree.proofs.take_sends()
+    (ask,) = world.tree.proofs.asks
     assert isinstance(ask.message, AskLeavers) and ask.message.count == 5
     hear(world.tree, LeaversFound(ask.message.lot, ask.message.number, 0, (host,) * 5))
-    (ask,) = world.tree.proofs.take_sends()
+    (ask,) = world.tree.proofs.asks
     assert isinstance(ask.message, ProveGang)
     hear(world.tree, GangRoomFound(ask.message.number, True, (host,), (size_of(5),)))
     assert world.serve() == [("low", 5)]
     assert world.admitted(gang) == 5
+
+
+def test_a_question_of_a_proof_is_sent_until_a_turn_has_sent_it() -> None:
+    world = full(6)
+    world.gang("gang", A, size_of(1), tasks=5, priority=7)
+    world.settle()
+    root = world.tree.pools[ROOT]
+
+    def step(notes: PoolNotes) -> Decision | Rest:
+        return pursue(root, At(now=world.now, key=ROOT, index=world.tree, notes=notes))
+
+    begun = step(PoolNotes())
+    assert isinstance(begun, Decision)
+    world.now += AFTER_S
+    lost, again = (step(begun.notes) for _ in range(2))
+    assert isinstance(again, Decision) and again == lost
+    assert [type(send.message) for send in again.sends] == [AskLeavers]
+    assert step(again.notes) is WAITING
 
 
 def test_what_others_owe_to_the_pool_comes_first() -> None:

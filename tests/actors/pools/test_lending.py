@@ -60,19 +60,17 @@ def test_use_is_counted_for_as_long_as_it_lasts() -> None:
     town.set(A, 1, START + 0.5 * HOUR_S)
     assert town.open(A, START + 0.75 * HOUR_S) == (3.25, 1.0, 0.75)
     assert town.open(ROOT, START + 0.75 * HOUR_S) == (3.25, 1.0, 0.75)
-    assert town.lending.take_closed() == []
+    assert not town.lending.closed
 
 
 def test_an_hour_is_closed_by_the_first_change_after_it() -> None:
     town = Uses()
     town.set(A, 2, START)
     town.set(A, 3, START + 2.5 * HOUR_S)
-    (closed, above) = town.lending.take_closed()
-    assert closed[0] == A and above[0] == ROOT
-    hour = closed[1]
+    assert town.lending.closed.keys() == {A, ROOT}
+    (hour,) = town.lending.closed[A]
     assert (hour.began, hour.ended) == (START, START + 2.5 * HOUR_S)
     assert (cpus(hour.used), cpus(hour.unused)) == (5.0, 5.0)
-    assert town.lending.take_closed() == []
     assert town.open(A, START + 3 * HOUR_S) == (1.5, 0.0, 0.5)
 
 
@@ -109,9 +107,10 @@ def test_the_integrals_are_those_of_the_definition(steps: list[tuple[Key, int, i
     for pool, cpu, lasts in steps:
         town.set(pool, cpu, now)
         use[pool] = cpu
-        for closed, hour in town.lending.take_closed():
-            if closed != ROOT:
-                kept[closed] += cpus(hour.used)
+        for closed in {A, B} & town.lending.closed.keys():
+            (closed_hour,) = town.lending.closed[closed]
+            kept[closed] += cpus(closed_hour.used)
+            town.lending.kept(closed, closed_hour.ended)
         now += lasts
         for each, amount in use.items():
             exact[each] += amount * lasts / HOUR_S
@@ -124,6 +123,28 @@ def test_the_integrals_are_those_of_the_definition(steps: list[tuple[Key, int, i
 def keep(pool: Pool, hour: PoolHour) -> Pool:
     at = At(now=0.0, key=A, sender=ROOT)
     return take_turn(KIND, pool, message=m.KeepHour(hour), at=at).state
+
+
+def test_an_hour_is_told_until_its_pool_has_kept_it() -> None:
+    """A turn that tells it may fail, and is then as if it had not been taken."""
+    world, lent, _ = two_pools()
+    tree = world.tree
+    tree.note(START)
+    gone = tree.lots[lent]
+    tree.put(lent, old=gone, new=None)
+
+    def told() -> list[tuple[Key, PoolHour]]:
+        at = At(now=START + 2 * HOUR_S, key=ROOT, index=tree)
+        sends = take_turn(KIND, tree.pools[ROOT], message=m.OpenRoot(), at=at).sends
+        found = [(send.to, send.message) for send in sends if isinstance(send.message, m.KeepHour)]
+        return [(pool, message.hour) for pool, message in found]
+
+    lost, again = told(), told()
+    assert lost == again and {pool for pool, _ in again} == {A, ROOT}
+    for pool, hour in again:
+        tree.put(pool, old=tree.pools[pool], new=keep(tree.pools[pool], hour))
+        assert tree.pools[pool].hours == (hour,)
+    assert told() == []
 
 
 def hour_from(began: float) -> PoolHour:

@@ -28,9 +28,15 @@ from peloton.actors.respool.lot.messages import (
 from peloton.actors.respool.lot.state import last_tickets
 from peloton.actors.respool.messages import ROOT, PoolConfig, Within
 from peloton.actors.respool.node import KINDS
-from peloton.actors.respool.reclaiming import NO_GAIN, NONE_OVER, NOT_PREEMPTIBLE, reclaims
-from peloton.actors.respool.reclaims import ON_THE_WAY, PreemptionPolicy
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, Pool
+from peloton.actors.respool.taking_back import (
+    NO_GAIN,
+    NONE_OVER,
+    NOT_PREEMPTIBLE,
+    ON_THE_WAY,
+    take_back,
+)
 from peloton.chaos.cluster.rules.conserving import ConservationCheck
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message
@@ -82,7 +88,7 @@ class World:
         self.now += seconds
         self.settle()
         found: list[tuple[str, int]] = []
-        for key, order in self.orders():
+        for key, order in take_back(self.tree, self.now):
             self.check(key, order)
             self.ordered.append((key, order))
             self._turn(key, order)
@@ -94,9 +100,6 @@ class World:
                 self.leave(key)
         self.settle()
         return found
-
-    def orders(self) -> list[tuple[Key, Reclaim]]:
-        return reclaims(self.tree, self.now)
 
     def check(self, key: Key, order: Reclaim) -> None:
         check(self.tree, key, order)
@@ -121,7 +124,7 @@ class World:
         self._turn(key, Enqueue(ticket + 1), members=members)
 
     def verdict(self, pool: Key) -> str:
-        return self.tree.reclaims.verdict(pool, self.tree.waiting)
+        return self.tree.verdict(pool)
 
     def admitted(self, key: Key) -> int:
         return len(self.tree.lots[key].admitted)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.giving import TaskBatch, missing_of
-from peloton.actors.respool.goals import take_back
+from peloton.actors.respool.goals import pursue
 from peloton.actors.respool.lot.state import last_tickets
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.respool.node import KINDS
-from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE, POOLS_PER_TURN_MAX
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import InventorySum, PoolNotes
+from peloton.actors.respool.taking_back import LANES_PER_TURN_MAX, NOT_PREEMPTIBLE, take_back
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Key
 from tests.actors.pools.test_displacing import full
 from tests.actors.pools.test_reclaiming import AFTER_S, POLICY, A, B, C, World, size_of
@@ -214,7 +214,7 @@ def test_an_order_inside_of_a_pool_that_nobody_answers() -> None:
     world.lot("high", A, size_of(1), tasks=2, priority=7)
     world.serve()
     world.now += AFTER_S
-    assert [key for key, _ in world.orders()] == [Key("lot/low/0/0")]
+    assert [key for key, _ in take_back(world.tree, world.now)] == [Key("lot/low/0/0")]
     assert world.serve(AFTER_S) == [("low", 2)]
 
 
@@ -237,7 +237,7 @@ def test_who_has_given_all_it_may_does_not_keep_others_from_being_asked() -> Non
 
 def test_all_that_are_due_at_once_are_looked_at_without_another_message() -> None:
     """A turn looks at some; the alarm that is to follow is the same moment as the last one."""
-    pools = [Key(f"respool/p{number}") for number in range(3 * POOLS_PER_TURN_MAX)]
+    pools = [Key(f"respool/p{number}") for number in range(3 * LANES_PER_TURN_MAX)]
     world = World(size_of(len(pools)), PreemptionPolicy(sustained_s=AFTER_S))
     world.pool(A, Resources())
     world.lot("stays", A, size_of(1), tasks=len(pools), preemptible=False)
@@ -250,13 +250,49 @@ def test_all_that_are_due_at_once_are_looked_at_without_another_message() -> Non
     while True:
         now = 0.0 if notes.wake_at is None else AFTER_S
         at = At(now=now, key=ROOT, index=world.tree, notes=notes)
-        step = take_back(at)
+        step = pursue(world.tree.pools[ROOT], at)
         if step is WAITING or turns > 2 * len(pools):
             break
         assert isinstance(step, Decision) and isinstance(step.notes, PoolNotes)
         notes, turns = step.notes, turns + 1
     assert {world.verdict(pool) for pool in pools} == {NOT_PREEMPTIBLE}
     assert notes.wake_at == 2 * AFTER_S
+
+
+# ---- a turn that fails ----
+
+
+def test_an_order_is_given_until_its_lot_has_it() -> None:
+    """A turn that gives it may fail, and is then as if it had not been taken."""
+    world = nested(10)
+    asks = world.lot("asks", A2, size_of(1), tasks=5)
+    world.serve()
+    world.now += AFTER_S
+    at = At(now=world.now, key=ROOT, index=world.tree)
+    lost, again = (pursue(world.tree.pools[ROOT], at) for _ in range(2))
+    assert isinstance(again, Decision) and lost == again
+    assert [send.to for send in again.sends] == [Key("lot/lent/0/0")]
+    assert world.serve() == [("lent", 5)] and world.admitted(asks) == 5
+
+
+def test_an_order_that_a_lot_fails_on_keeps_no_other_from_being_given() -> None:
+    world, pools = World(size_of(12)), (A, B, C)
+    for pool in pools:
+        world.pool(pool, size_of(4))
+    for name, tasks in (("older", 4), ("newer", 8)):
+        world.lot(name, A, size_of(1), tasks=tasks)
+        world.settle()
+        world.now += 1.0
+    world.lot("asks", B, size_of(1), tasks=4)
+    world.serve()
+    world.now += AFTER_S / 2
+    world.lot("later", C, size_of(1), tasks=4)
+    world.serve()
+    world.now += AFTER_S / 2
+    assert [key for key, _ in take_back(world.tree, world.now)] == [Key("lot/newer/0/0")]
+    world.now += AFTER_S / 2
+    (again,) = take_back(world.tree, world.now)
+    assert "<pool /c> waits" in again[1].reason
 
 
 # ---- what is kept of them ----
@@ -272,11 +308,13 @@ def test_nothing_is_kept_of_lots_and_pools_that_are_gone() -> None:
     world.serve()
     assert world.serve(AFTER_S, going=False) == [("lent", 4)]
     books, need = world.tree.reclaims, world.ordered[0][1].need
-    assert books.budget(A, POLICY, world.now) == POLICY.evictions_max - 4
+    assert books.budget(A, world.now) == POLICY.evictions_max - 4
     world.answer(lent, most=0)
     gone = world.tree.lots[lent]
     world.tree.put(lent, old=gone, new=None)
     world.serve()
-    assert not books.rests(lent, need, now=world.now), "another one of that name is another"
+    assert not books.rests(lent, need, inside=False, now=world.now), (
+        "another one of that name is another"
+    )
     world.tree.put(A, old=world.tree.pools[A], new=None)
-    assert books.budget(A, POLICY, world.now) == POLICY.evictions_max
+    assert books.budget(A, world.now) == POLICY.evictions_max

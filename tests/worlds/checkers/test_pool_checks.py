@@ -17,7 +17,6 @@ from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import GangTerms, LotShape, LotWaits
 from peloton.actors.respool.lot.state import LotOrder
-from peloton.actors.respool.reclaims import EarmarkedRoom
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.rules.conserving import ConservationCheck, root_has_what_hosts_have
 from peloton.chaos.cluster.rules.explaining import ExplanationCheck
@@ -26,8 +25,6 @@ from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.vocabulary import Bits, Fact, Key
 from tests.actors.pools.test_pool import A1, A, B, admit, config, cpus, lot, put, too_big, tree
-
-ROOM = EarmarkedRoom(cpus(1), [A])
 
 
 def standing() -> ExplainedTree:
@@ -91,7 +88,6 @@ DRIFTS: dict[str, Callable[[ExplainedTree], None]] = {
     "its firm use is": _node(rationed=lambda was: [was[0], was[1], was[2] + Resources(1)]),
     "its use by job is": _node(use_by_job=lambda was: {**was, "gone": Resources()}),
     "2 members give back": _forgets_what_comes,
-    "is for those who wait": lambda found: found.reclaims._claims.update({A1: ROOM}),
     "its children are entitled to": _entitled_to_all,
 }
 

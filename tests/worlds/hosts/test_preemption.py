@@ -15,8 +15,8 @@ from peloton.actors.job.spec import SERVICE, JobSpec
 from peloton.actors.respool import giving
 from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.actors.respool.proving import NOT_TOGETHER
-from peloton.actors.respool.reclaiming import NOT_PREEMPTIBLE
 from peloton.actors.respool.reclaims import PreemptionPolicy
+from peloton.actors.respool.taking_back import NOT_PREEMPTIBLE
 from peloton.actors.task.messages import PREEMPTED, crowd_key
 from peloton.actors.task.state import TaskStates
 from peloton.chaos.cluster.checked import CheckedCluster

@@ -14,7 +14,7 @@ import msgspec
 from peloton.actors.job.slice.messages import Evict
 from peloton.actors.respool.lot import facts as f
 from peloton.actors.respool.lot import messages as m
-from peloton.actors.respool.lot.state import Lot, LotOrder, last_tickets
+from peloton.actors.respool.lot.state import Lot, LotOrder, last_tickets, takes
 from peloton.actors.task.messages import (
     Admitted,
     Queued,
@@ -124,11 +124,9 @@ def empty(message: m.Admit | m.RegroupLot, at: At) -> Decision:
 
 def reclaim(lot: Lot, message: m.Reclaim, at: At) -> Decision:
     """Order so many members to give up what they hold: the slice knows which cost the least."""
-    if message.after != lot.orders or lot.order is not None:
-        return Decision(because="an order that was decided before the last one was known")
+    if not takes(lot, message):
+        return Decision(because="an order that came too late")
     count = min(message.count, len(lot.admitted - lot.leaving))
-    if count <= 0:
-        return Decision(because="nothing is left to give back")
     # A lot that was empty in between must not use a number again that its slice has answered.
     number = max(lot.orders + 1, at.position * ORDERS_PER_FRAME)
     terms = message.need, message.reason, message.inside, message.hosts

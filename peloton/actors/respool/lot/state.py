@@ -16,7 +16,7 @@ import msgspec
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot import facts as f
-from peloton.actors.respool.lot.messages import Displacement, GangTerms, LotShape
+from peloton.actors.respool.lot.messages import Displacement, GangTerms, LotShape, Reclaim
 from peloton.runtime.vocabulary import Bits, Key, Value
 
 
@@ -67,6 +67,12 @@ def admitted_and_wanted(lot: Lot | None) -> tuple[int, int]:
     if lot is None:
         return 0, 0
     return lot.admitted.raw.bit_count(), lot.waiting.raw.bit_count()
+
+
+def takes(lot: Lot, order: Reclaim) -> bool:
+    """Return whether an order to give back counts: not one that was decided before the last one
+    was known, nor where nothing is left to give."""
+    return order.after == lot.orders and lot.order is None and bool(lot.admitted - lot.leaving)
 
 
 def last_tickets(lot: Lot, members: Bits) -> list[tuple[int, Bits]]:

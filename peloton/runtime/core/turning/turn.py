@@ -1,8 +1,9 @@
 """One turn: a message is decided, facts are folded, the goal is pursued until it rests.
 
 Turns a state and a message into a `TurnOutcome`. Nothing is kept, so that a turn that raises has
-no effect; only the index of the pools, which is derived, is changed by the steps of its kind. The
-same function serves a cell and a class of a crowd.
+no effect. Only the index of the pools, which is derived, is changed by the steps of its kind; what
+a step says is said again until its receivers have it, or the turn's notes are kept. The same
+function serves a cell and a class of a crowd.
 """
 
 from __future__ import annotations
