@@ -68,10 +68,6 @@ class FirstRank(Generic[Rank]):
                     return rank
         return None
 
-    def amount(self, rank: Rank) -> int:
-        """Return the amount of a rank, which must be held."""
-        return self._amounts[rank]
-
     def __len__(self) -> int:
         return len(self._amounts)
 

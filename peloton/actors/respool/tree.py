@@ -35,14 +35,13 @@ from peloton.actors.respool.node import (
     terms_of,
 )
 from peloton.actors.respool.proofs import GangProofs
-from peloton.actors.respool.queue import Queue
+from peloton.actors.respool.queue import Queue, QueueEntry
 from peloton.actors.respool.rations import RATIONS, Ration, ration, rations_of
 from peloton.actors.respool.reclaims import PreemptionPolicy, Reclaims
 from peloton.actors.respool.releases import Releases
 from peloton.actors.respool.sharing import Sharing
-from peloton.actors.respool.skipped import SkippedLots
 from peloton.actors.respool.state import Pool
-from peloton.actors.respool.waiting import PoolResource, Waiting
+from peloton.actors.respool.waiting import PoolResource, Thresholds, Waiting
 from peloton.runtime.vocabulary import Bits, Key, kind_of
 
 NO_LANE = Key("")
@@ -64,7 +63,7 @@ class Tree:
         self._nodes: dict[Key, Node] = {}
         self._sharing = Sharing()
         self._uneven: dict[Key, None] = {}  # pools that keep what they do not need, or never borrow
-        self._skipped = SkippedLots()
+        self._skipped = Thresholds[QueueEntry]()  # lots, by the limit that is too low for them
         self._gangs = Gangs()
         self._claimed: dict[Key, Resources] = {}  # what each lot adds to the need of its pool
 
@@ -260,7 +259,7 @@ class Tree:
         lot, unit = self.lots[key], self.unit(key)
         position = self.queues[lane_of(lot.shape)].skip(key)
         need = dict(unit.rationed)[resource.ration] if resource.ration else unit.need
-        self._skipped.put(position, resource=resource, amount=need.amounts()[resource.kind])
+        self._skipped.put(key, position, resource=resource, amount=need.amounts()[resource.kind])
         self._claim_all(key)
 
     def lack(self, lane: Key, more: Mapping[int, int]) -> None:
@@ -390,9 +389,10 @@ class Tree:
                 resource = PoolResource(pool, kind, each)
                 # Without a limit of their own, all are: what they need is far below this.
                 room = MILLIONTHS_MAX if left is None else left.amounts()[kind] + EPSILON - 1
-                while (lot := self._skipped.first(resource, room)) is not None:
+                while (found := self._skipped.first(resource, most=room)) is not None:
+                    lot = found.lot
                     count = 1 if self.unit(lot).lots else len(self.lots[lot].waiting)
-                    room -= 0 if left is None else self._skipped.amount(lot) * count
+                    room -= 0 if left is None else self._skipped.amount(lot, resource) * count
                     self._restore(lot)
 
     def _restore_on_slack(self, pool: Key) -> None:
@@ -408,8 +408,9 @@ class Tree:
 
     def _restore_fitting(self, resource: PoolResource, limit: int) -> None:
         """Restore lots that were skipped because of this limit, if it is high enough."""
-        while (lot := self._skipped.first(resource, limit + EPSILON - 1)) is not None:
-            self._restore(lot)
+        most = limit + EPSILON - 1
+        while (found := self._skipped.first(resource, most=most)) is not None:
+            self._restore(found.lot)
 
     def _restore(self, lot: Key) -> None:
         self._skipped.drop(lot)

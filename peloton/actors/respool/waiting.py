@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.first_rank import FirstRank
 from peloton.actors.respool.lanes import is_slack, pool_of_lane, slack_lane
+from peloton.actors.respool.ranking import Rank
 from peloton.actors.respool.rations import Ration
 from peloton.runtime.vocabulary import Key
 
@@ -45,19 +46,19 @@ class PoolResource(NamedTuple):
     slack: bool = False
 
 
-class Thresholds:
-    """Items by number, each with resources and the amount of each that is enough for the item."""
+class Thresholds(Generic[Rank]):
+    """Items by rank, each with resources and the amount of each that is enough for the item."""
 
     def __init__(self) -> None:
-        self._searches: dict[PoolResource, FirstRank[int]] = {}
+        self._searches: dict[PoolResource, FirstRank[Rank]] = {}
         self._resources: dict[Key, dict[PoolResource, int]] = {}
-        self._numbers: dict[Key, int] = {}
-        self._items: dict[int, Key] = {}
+        self._ranks: dict[Key, Rank] = {}
+        self._items: dict[Rank, Key] = {}
 
-    def put(self, item: Key, number: int, *, resource: PoolResource, amount: int) -> None:
+    def put(self, item: Key, rank: Rank, *, resource: PoolResource, amount: int) -> None:
         """Add an item, or another resource of one.
 
-        Of two amounts of a resource the lesser counts; no two items may have the same number.
+        Of two amounts of a resource the lesser counts; no two items may have the same rank.
         """
         known = self._resources.setdefault(item, {})
         search = self._searches.get(resource)
@@ -66,32 +67,36 @@ class Thresholds:
         if resource in known:
             if known[resource] <= amount:
                 return
-            search.drop(number)
-        search.put(number, amount)
+            search.drop(rank)
+        search.put(rank, amount)
         known[resource] = amount
-        self._numbers[item] = number
-        self._items[number] = item
+        self._ranks[item] = rank
+        self._items[rank] = item
 
     def drop(self, item: Key) -> None:
         """Remove an item, if it is held."""
-        number = self._numbers.pop(item, None)
-        if number is None:
+        rank = self._ranks.pop(item, None)
+        if rank is None:
             return
-        del self._items[number]
+        del self._items[rank]
         for resource in self._resources.pop(item):
             search = self._searches[resource]
-            search.drop(number)
+            search.drop(rank)
             if not len(search):
                 del self._searches[resource]
 
-    def first(self, resource: PoolResource, *, start: int, most: int) -> int | None:
-        """Return the lowest number from `start` on of an item that needs at most so much of the
+    def first(self, resource: PoolResource, *, most: int, start: Rank | None = None) -> Rank | None:
+        """Return the lowest rank, from `start` on, of an item that needs at most so much of the
         resource."""
         search = self._searches.get(resource)
         return search.first(most, start=start) if search is not None else None
 
-    def item(self, number: int) -> Key:
-        return self._items[number]
+    def item(self, rank: Rank) -> Key:
+        return self._items[rank]
+
+    def amount(self, item: Key, resource: PoolResource) -> int:
+        """Return how much of a resource is enough for an item."""
+        return self._resources[item][resource]
 
     def __len__(self) -> int:
         return len(self._items)
@@ -117,7 +122,7 @@ class Waiting:
         self.changed: dict[Key, None] = {}
         self.unfinished = False  # the last look at them ended early
         self.passers_seen = 0  # lots behind heads that it looked at
-        self.blocked = Thresholds()
+        self.blocked = Thresholds[int]()
         self.grown: dict[PoolResource, None] = {}  # more of it since no blocked head fitted
         self.rounded_up: dict[
             Key, None
