@@ -11,6 +11,8 @@ import pytest
 
 from peloton.actors.host.holds.hold_messages import TaskHold
 from peloton.actors.host.inventory.decide import list_hosts, report, snapshot
+from peloton.actors.host.inventory.facts import FollowerNoted
+from peloton.actors.host.inventory.follow_messages import FollowTerms
 from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts, is_troubled
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.machine_messages import HostVolume, VolumeConfig
@@ -19,7 +21,7 @@ from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.inventory_feeds import InventoryFeeds
-from peloton.placement.messages import HostDeltas, Label, SnapshotWanted
+from peloton.placement.messages import Constraint, HostDeltas, Label, SnapshotWanted
 from peloton.runtime.vocabulary import At, Key, Message
 
 ME = Key("inventory/0")
@@ -84,6 +86,17 @@ def test_only_what_changed_is_reported_and_numbered() -> None:
     assert isinstance(second, HostDeltas) and not second.snapshot and second.sequence == 2
     assert [summary.host for summary in second.hosts] == ["host/b"]
     assert sums == Capacity(9, ME, Resources(8 * UNIT))
+
+
+def test_a_report_that_fails_is_made_again_and_loses_nothing() -> None:
+    """The order to look again is given once, and the sum only when it changes."""
+    index, at = hosts(a=host()), At(now=0.0, key=ME, position=1)
+    fails = FollowTerms(Constraint("label", "host", Label("a", "b"), "greater", None))  # type: ignore[arg-type]
+    follower = Key("slice/j/0")
+    followers = immutables.Map({follower: FollowerNoted(follower, 1, fails)})
+    with pytest.raises(TypeError):
+        report(Inventory(followers=followers), msgspec.structs.replace(at, index=index))
+    assert reports(index) == reports(hosts(a=host()))
 
 
 def test_a_snapshot_for_one_placer_is_no_gap_for_the_others() -> None:

@@ -96,6 +96,21 @@ def test_all_that_match_are_told_first_and_then_only_changes() -> None:
     assert bench.told() is None, "a host that is down is one of them"
 
 
+def test_a_report_that_fails_is_made_again_and_loses_nothing() -> None:
+    bench = Bench(a=host(), b=host())
+    bench.told()
+    bench.put("c", host())
+    bench.put("a", None)
+    fails = FollowTerms(Constraint("label", "host", SSD, "greater", None))  # type: ignore[arg-type]
+    good, last = bench.state, inventory_facts.FollowerNoted(Key("slice/z/0"), 1, fails)
+    bench.state = msgspec.structs.replace(good, followers=good.followers.set(last.follower, last))
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            bench.told()
+    bench.state = good
+    assert bench.told() == HostsTold(4, 1, 1, (C,), (A,))
+
+
 def test_who_asks_anew_is_told_all_and_a_repeat_nothing() -> None:
     bench = Bench(a=host())
     bench.told()

@@ -89,12 +89,12 @@ def report(inventory: Inventory, at: At) -> tuple[Send, ...]:
     may not know that the shard was away.
     """
     hosts: Hosts = at.index
-    deltas = hosts.take(at.key)
-    capacity = hosts.take_capacity()
-    sends = tuple(Send(host, RecheckBackend()) for host in hosts.take_recovered())
+    deltas, capacity = hosts.deltas(at.key), hosts.new_capacity
+    sends = tuple(Send(host, RecheckBackend()) for host in hosts.recovered)
     if deltas is not None:
         sends = (*sends, Send(PLACERS_ALL, deltas))
     sends += hosts.followed.take(inventory.followers, hosts.hosts, version=at.position)
+    hosts.reported(deltas)
     if capacity is None:
         return sends
     return (*sends, Send(ROOT, Capacity(at.position, at.key, capacity)))

@@ -71,14 +71,15 @@ class FollowedHosts:
         *,
         version: int,
     ) -> tuple[Send, ...]:
-        """Return what is to be told since the last call."""
+        """Return what is to be told since the last call; if it raises, that call was not made."""
         if not self.changed and followers is self._followers:
             return ()  # asked whenever a run begins or ends
         if followers is not self._followers:
             # One that follows again, of a job made anew, knows nothing of what was told before.
             self._told = {key: told for key, told in self._told.items() if key in followers}
-        changed, self.changed, self._followers = self.changed, {}, followers
         sends: list[Send] = []
+        told_now: dict[Key, _Told] = {}
+        moved: list[tuple[_Told, tuple[Key, ...], tuple[Key, ...]]] = []
         all_of: dict[Constraint | None, list[Key]] = {}
         for follower in sorted(followers):
             asked, terms = followers[follower].asked, followers[follower].terms
@@ -88,13 +89,20 @@ class FollowedHosts:
                     all_of[terms.constraint] = _matching(hosts, terms.constraint)
                 found = [key for key in all_of[terms.constraint] if in_part(key, terms)]
                 report = HostsTold(version, asked, 0, tuple(found))
-                self._told[follower] = _Told(asked, version, dict.fromkeys(found))
-            elif (news := _news(told, terms, changed=changed, hosts=hosts)) is not None:
+                told_now[follower] = _Told(asked, version, dict.fromkeys(found))
+            elif (news := _news(told, terms, changed=self.changed, hosts=hosts)) is not None:
                 report = HostsTold(version, asked, told.version, *news)
-                self._told[follower] = told._replace(version=version)
+                told_now[follower] = told._replace(version=version)
+                moved.append((told, *news))
             else:
                 continue
             sends.append(Send(follower, report))
+        for told, joined, left in moved:
+            told.hosts.update(dict.fromkeys(joined))
+            for key in left:
+                del told.hosts[key]
+        self._told.update(told_now)
+        self.changed, self._followers = {}, followers
         return tuple(sends)
 
 
@@ -105,7 +113,7 @@ def _matching(hosts: Mapping[Key, Host], constraint: Constraint | None) -> list[
 def _news(
     told: _Told, terms: FollowTerms, *, changed: Iterable[Key], hosts: Mapping[Key, Host]
 ) -> tuple[tuple[Key, ...], tuple[Key, ...]] | None:
-    """Return the hosts that joined and left, noted as told; None if there are none."""
+    """Return the hosts that joined and left; None if there are none."""
     joined, left = [], []
     for key in changed:
         host = hosts.get(key)
@@ -116,10 +124,8 @@ def _news(
         )
         if is_one and key not in told.hosts:
             joined.append(key)
-            told.hosts[key] = None
         elif not is_one and key in told.hosts:
             left.append(key)
-            del told.hosts[key]
     return (tuple(joined), tuple(left)) if joined or left else None
 
 

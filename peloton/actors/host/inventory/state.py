@@ -92,7 +92,7 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Inventory]] = {
 class Hosts:
     """The hosts of one shard: their summaries, the sum of their capacity, and what changed.
 
-    `take` returns what changed since the last call, numbered; the first after a recovery is a
+    `deltas` are what changed since the last report, numbered; the first after a recovery are a
     snapshot, because it is not known what the placers have received.
     """
 
@@ -105,18 +105,18 @@ class Hosts:
         self._sequence = 0
         self._snapshot = True
         self._reported: Resources | None = None
-        self._recovered: dict[Key, None] | None = {}  # None once they were returned
+        self._recovered: dict[Key, None] | None = {}  # None once they were reported
         self._held_for: dict[str, dict[Key, None]] = {}  # by the name of a task
 
-    def take_recovered(self) -> list[Key]:
-        """Return the hosts of a new index, removed ones included; from the second call on, none.
+    @property
+    def recovered(self) -> list[Key]:
+        """Return the hosts of a new index, removed ones included; once it has reported, none.
 
         An index is new after a recovery. Orders to backends may then have been lost between the
         journal and the wire, and reports of backends on their way to the journal: among them the
         only `BackendUp`, without which its hosts would stay lost.
         """
-        recovered, self._recovered = self._recovered, None
-        return [*recovered] if recovered else []
+        return [*(self._recovered or ())]
 
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """Apply the change of a host's state."""
@@ -155,19 +155,29 @@ class Hosts:
         for hold in new:
             self._held_for.setdefault(hold.task, {})[key] = None
 
-    def take(self, inventory: Key) -> HostDeltas | None:
-        """Return what changed since the last call, or None."""
+    def deltas(self, inventory: Key) -> HostDeltas | None:
+        """Return what changed since the last report, or None."""
         if not (self._changed or self._gone or self._snapshot):
             return None
         keys = self.hosts if self._snapshot else self._changed
-        return self._deltas(inventory, [*keys])
+        summaries = tuple(self.hosts[key].summary(key) for key in keys if key in self.hosts)
+        gone = () if self._snapshot else tuple(self._gone)
+        return HostDeltas(inventory, self._sequence + 1, summaries, self._snapshot, gone)
 
-    def take_capacity(self) -> Resources | None:
-        """Return the sum of capacities, if it differs from the one returned last."""
-        if self._reported == self.capacity:
-            return None
-        self._reported = self.capacity
-        return self.capacity
+    @property
+    def new_capacity(self) -> Resources | None:
+        """Return the sum of capacities, if it differs from the one reported last."""
+        return None if self._reported == self.capacity else self.capacity
+
+    def reported(self, deltas: HostDeltas | None) -> None:
+        """Record that all of this was reported, with these deltas.
+
+        It comes last: a report that raises is made again, and has to say the same.
+        """
+        if deltas is not None:
+            self._sequence = deltas.sequence
+            self._changed, self._gone, self._snapshot = {}, {}, False
+        self._reported, self._recovered = self.capacity, None
 
     def snapshot(self, inventory: Key) -> HostDeltas:
         """Return all hosts, for one placer.
@@ -177,15 +187,6 @@ class Hosts:
         """
         summaries = tuple(host.summary(key) for key, host in self.hosts.items())
         return HostDeltas(inventory, self._sequence, summaries, snapshot=True)
-
-    def _deltas(self, inventory: Key, keys: list[Key]) -> HostDeltas:
-        known = [(key, self.hosts[key]) for key in keys if key in self.hosts]
-        summaries = tuple(host.summary(key) for key, host in known)
-        self._sequence += 1
-        gone = () if self._snapshot else tuple(self._gone)
-        deltas = HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)
-        self._changed, self._gone, self._snapshot = {}, {}, False
-        return deltas
 
 
 def _task_holds(host: Host | None) -> tuple[TaskHold, ...]:
