@@ -10,7 +10,6 @@ from itertools import islice
 
 from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import Within
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.releases import ReleaseSum
 from peloton.actors.respool.state import Pool
@@ -42,36 +41,22 @@ class PoolsCopy(Value, frozen=True, gc=False, array_like=True):
     pools: tuple[tuple[Key, Pool], ...]
     lots: tuple[tuple[Key, Lot], ...]
     more_lots: int
-    preempts: bool
-    sustained_s: float
-    in_flight_max: int
-    evictions_max: int
-    window_s: float
+    policy: PreemptionPolicy
     since: float | None
     releases: tuple[CopiedRelease, ...]
-    inside: tuple[tuple[str, float], ...] = ()
-    always_within: bool = False  # the same as `within`, for daemons that do not know that
-    within: Within = Within.NEVER
 
 
 def copy_pools(pool: Pool, query: CopyPools, at: At) -> PoolsCopy:
     """Return the tree as it is."""
     tree: ExplainedTree = at.index
-    policy, noted = tree.policy, tree.releases.noted
+    noted = tree.releases.noted
     return PoolsCopy(
         pools=tuple(tree.pools.items()),
         lots=tuple(islice(tree.lots.items(), query.lots_max)),
         more_lots=max(0, len(tree.lots) - query.lots_max),
-        preempts=policy.enabled,
-        sustained_s=policy.sustained_s,
-        in_flight_max=policy.in_flight_max,
-        evictions_max=policy.evictions_max,
-        window_s=policy.window_s,
+        policy=tree.policy,
         since=noted.since,
         releases=tuple(CopiedRelease(key, *known) for key, known in noted.sums.items()),
-        inside=policy.inside,
-        always_within=policy.within == Within.ALWAYS,
-        within=policy.within,
     )
 
 
@@ -80,16 +65,7 @@ def fork(of: PoolsCopy) -> ExplainedTree:
 
     Pools begin to wait in the order in which the first ticket of each came.
     """
-    policy = PreemptionPolicy(
-        of.preempts,
-        of.sustained_s,
-        of.in_flight_max,
-        of.evictions_max,
-        of.window_s,
-        within_reservation=Within.ALWAYS if of.always_within else of.within,
-        inside=of.inside,
-    )
-    tree = ExplainedTree(policy)
+    tree = ExplainedTree(of.policy)
     for key, pool in of.pools:
         tree.put(key, old=None, new=pool)
     for key, lot in sorted(of.lots, key=lambda pair: (pair[1].arrived, pair[0])):

@@ -107,14 +107,14 @@ def plan_lots(of: PoolsCopy, new: Sequence[NewLot], *, now: float) -> LotsPlan:
     waiting = [key for key in lots if tree.lots[key].waiting]
     waits = {key: tree.waits(key, now) for key in waiting}
     shapes = {each.key: each.shape for each in new}
-    if not waiting or not of.preempts:
-        return LotsPlan(admitted, waits, shapes, [], {}, of.sustained_s, "")
+    if not waiting or not of.policy.enabled:
+        return LotsPlan(admitted, waits, shapes, [], {}, of.policy.sustained_s, "")
     orders = take_all_back(tree, now)
     verdicts = (tree.lot_verdict(key) for key in waiting)
     verdict = "" if orders else next(filter(None, verdicts), "")
     given = _given_back(tree, _less(orders, _orders_without(of, now)))
     later = _of_lots(admit_all(tree), lots) if given else {}
-    return LotsPlan(admitted, waits, shapes, given, later, of.sustained_s, verdict)
+    return LotsPlan(admitted, waits, shapes, given, later, of.policy.sustained_s, verdict)
 
 
 def plan_pool(
@@ -144,10 +144,10 @@ def plan_pool(
         for each in shown
     ]
     given: list[GivenBack] = []
-    if of.preempts:
+    if of.policy.enabled:
         orders = take_all_back(tree, now)
         given = _given_back(tree, _less(orders, take_all_back(before, now)))
-    return PoolPlan(shares, admitted, given, of.sustained_s)
+    return PoolPlan(shares, admitted, given, of.policy.sustained_s)
 
 
 def _queued(new: NewLot, now: float) -> Lot:

@@ -15,14 +15,14 @@ from peloton.actors.respool.lot.state import Lot, LotOrder, takes
 from peloton.actors.respool.messages import Within
 from peloton.actors.respool.moments import LaneMoments
 from peloton.actors.respool.ranking import Ranking
-from peloton.runtime.vocabulary import Key
+from peloton.runtime.vocabulary import Key, Value
 
 ASKED_LATER = "others are asked to give it back once it has waited for {after}"
 REST_S_MIN = 1.0
 """Before somebody is asked again who could not give back, however soon others are asked."""
 
 
-class PreemptionPolicy(NamedTuple):
+class PreemptionPolicy(Value, frozen=True, gc=False, array_like=True):
     """How pools take back what they lent.
 
     `sustained_s`: how long an entitled pool has waited before others give back. `in_flight_max`:

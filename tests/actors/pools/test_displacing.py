@@ -6,6 +6,7 @@ a slice are chosen.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from peloton.actors.job.slice.messages import AskLeavers, ProveGang
@@ -227,7 +228,7 @@ def test_a_lot_whose_runs_are_too_young_is_asked_again_once_they_are_not() -> No
 
 
 def test_a_pool_ends_no_more_than_it_may() -> None:
-    policy = POLICY._replace(evictions_max=1, window_s=100.0)
+    policy = msgspec.structs.replace(POLICY, evictions_max=1, window_s=100.0)
     world = full(4, policy)
     world.lot("high", A, size_of(1), tasks=2, priority=7)
     world.serve()

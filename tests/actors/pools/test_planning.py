@@ -16,6 +16,7 @@ from peloton.actors.respool.copies import CopyPools, PoolsCopy, copy_pools, fork
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT, Within
 from peloton.actors.respool.planning import NewLot, PoolPlan, plan_lots, plan_pool
+from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import Pool
 from peloton.runtime.core.entities.codec import encode
 from peloton.runtime.vocabulary import At, Bits, Key, Refused
@@ -211,9 +212,11 @@ def test_whoever_waits_is_told_at_least_one_reason_and_never_only_with_proof(see
 def test_a_plan_keeps_tasks_that_may_not_be_preempted_to_the_reservation() -> None:
     found = tree(a=config("a", limit=10, reserved=2))
     found.put(ROOT, old=found.pools[ROOT], new=root(10))
-    kept = msgspec.structs.replace(copied(found), preempts=True, within=Within.ALWAYS)
+    policy = PreemptionPolicy(within_reservation=Within.ALWAYS)
+    kept = msgspec.structs.replace(copied(found), policy=policy)
     wanted = new(A, 5)._replace(shape=LotShape(A, cpus(1), preemptible=False))
     plan = plan_lots(kept, [wanted], now=1.0)
     assert len(plan.admitted[PLAN]) == 2 and plan.waits[PLAN].blockers[0].rule == "reservation"
-    lent = msgspec.structs.replace(kept, within=Within.NEVER)
+    policy = PreemptionPolicy(within_reservation=Within.NEVER)
+    lent = msgspec.structs.replace(kept, policy=policy)
     assert len(plan_lots(lent, [wanted], now=1.0).admitted[PLAN]) == 5

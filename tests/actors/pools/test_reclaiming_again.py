@@ -219,7 +219,7 @@ def test_an_order_inside_of_a_pool_that_nobody_answers() -> None:
 
 
 def test_who_has_given_all_it_may_does_not_keep_others_from_being_asked() -> None:
-    world = World(size_of(12), POLICY._replace(evictions_max=2, window_s=1000.0))
+    world = World(size_of(12), msgspec.structs.replace(POLICY, evictions_max=2, window_s=1000.0))
     for pool, reserved in ((A, 3), (B, 5), (C, 1)):
         world.pool(pool, size_of(reserved))
     spent = world.lot("spent", A, size_of(1), tasks=8)

@@ -235,7 +235,7 @@ def test_more_than_was_ordered_is_noticed() -> None:
         lend_and_ask()
 
 
-INSIDE = POLICY._replace(inside=(("/p", 60.0),))
+INSIDE = msgspec.structs.replace(POLICY, inside=(("/p", 60.0),))
 
 
 def test_a_higher_priority_displaces_tasks_of_its_pool_that_have_run_for_a_time() -> None:
@@ -300,7 +300,7 @@ def test_a_victim_of_the_same_priority_is_noticed() -> None:
 
 def test_runs_that_have_just_begun_are_left_alone_until_they_are_old_enough() -> None:
     """The older ones are ended; of the others each as soon as it has run for long enough."""
-    cluster, _ = cluster_of(POLICY._replace(inside=(("/p", 200.0),)))
+    cluster, _ = cluster_of(msgspec.structs.replace(POLICY, inside=(("/p", 200.0),)))
     old = cluster.create_job(spec(2, priority=1), "old")
     run_all(cluster, old, 2)
     cluster.run_for(150.0)
