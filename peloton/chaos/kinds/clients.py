@@ -24,6 +24,8 @@ from peloton.sdk.kit.calls import CLIENT, CallAnswered, MakeCall
 
 TRY_S, PAUSE_S = 5.0, 0.5
 ANSWER_S_MAX = 2.0
+FOLLOW_S = 60.0
+"""So long a call without an answer is looked at again, as the client of a daemon does."""
 LOST, TWICE = 0.1, 0.1
 """Shares of answers to calls, while the storm rages."""
 
@@ -106,12 +108,15 @@ class SimulatedCalls:
         self, actor: Key, call: MakeCall, *, answer: Callable[[Key, CallAnswered], None]
     ) -> None:
         """Answer a call after a moment; or not, then the actor makes it again."""
-        chance, later = self._chance, self._world.later
+        chance, later, world = self._chance, self._world.later, self._world
+        until_s = world.now + (FOLLOW_S if call.follow or call.until else 0.0)
 
         def then() -> None:
             found = self._answer(actor, call)
             if found is not None:
                 answer(actor, found)
+            elif world.now < until_s:
+                later.at(world.now + ANSWER_S_MAX, then)
 
         times = 1
         if self.raging:

@@ -305,10 +305,13 @@ def succeed(flow: Workflow, at: At) -> Decision | None:
 
 
 def end(flow: Workflow, at: At) -> Decision | None:
-    """End once nothing runs any more."""
+    """End once nothing runs any more; what had succeeded by then has succeeded."""
     busy = (Progress.CREATING, Progress.RUNNING)
     if any(state.progress in busy for state in flow.steps.values()):
         return None
+    won = succeed(flow, at)
+    if won is not None:
+        return won
     return Decision((Ended(flow.outcome),), because="nothing runs any more")
 
 
