@@ -24,6 +24,7 @@ from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.server.audit import AUDIT_LOG, AuditLog
 from peloton.runtime.core.principal import BASIC, UNVERIFIED, Principal
 from peloton.runtime.core.reading.changes import CHANGES_MAX, Mark
+from peloton.runtime.kinds import Kind
 from tests.gateway import fleet_fixture as t
 
 CALLER = "test-caller"
@@ -142,19 +143,28 @@ class _Unthrown(KillSwitch):
 
 @contextlib.contextmanager
 def guarded(
-    folder: Path, rules: str = RULES, *, options: ServerOptions = STANDARD_OPTIONS
+    folder: Path,
+    rules: str = RULES,
+    *,
+    options: ServerOptions = STANDARD_OPTIONS,
+    extensions: Mapping[str, Kind] = t.NO_EXTENSIONS,
 ) -> Iterator[Guarded]:
     """The cluster, which is gone afterwards; `options` of the guarded door."""
     file = folder / "access.yaml"
     file.write_text(rules)
     audit = AuditLog(folder / AUDIT_LOG)
-    with t.running(folder, authentication=believed()) as open_door:
+    with t.running(folder, authentication=believed(), extensions=extensions) as open_door:
         server, (port,) = build_server(
             open_door.region,
             ["127.0.0.1:0"],
             authentication=believed(),
             boxes=SandboxFiles(None, ("127.0.0.1", 1)),
-            options=options._replace(permissions=Permissions(file), audit=audit, kills=_Unthrown()),
+            options=options._replace(
+                permissions=Permissions(file),
+                audit=audit,
+                kills=_Unthrown(),
+                extensions=extensions,
+            ),
         )
         server.start()
         try:

@@ -51,6 +51,8 @@ from peloton.settings.notify import LOOPBACK, AllowedUrls
 from tests.channels import CHANNEL
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
+NO_EXTENSIONS: Mapping[str, Kind] = {}
+EXTENSION_SHARDS = 4
 HOSTS = ("a", "b", "c")
 ROOM = Resources(4 * UNIT, 2048 * UNIT, 20000 * UNIT, 0)
 WAIT_S_MAX = 60.0
@@ -181,16 +183,18 @@ def running(
     options: ServerOptions = STANDARD_OPTIONS,
     of_kinds: Mapping[str, Kind] | None = None,
     authentication: Authentication | None = None,
+    extensions: Mapping[str, Kind] = NO_EXTENSIONS,
 ) -> Iterator[Deployment]:
     """A cluster that is gone afterwards; on a journal and a backend of its own, or on these."""
+    sizes = SIZES | dict.fromkeys(extensions, EXTENSION_SHARDS)
     inventories = [inventory_key(number) for number in range(SIZES["hostmgr"])]
     backend = backend or simulated.SimulatedBackend(HOSTS)
     placer = PlacerService(inventories)
     gate = GatedBackend(backend, lambda mail: root.region.tell(mail))
     root = start(
-        of_kinds or kinds(SIZES),
+        {**(of_kinds or kinds(SIZES)), **extensions},
         journal or SqliteJournal(folder / "journal.db"),
-        sizes=SIZES,
+        sizes=sizes,
         clock=SystemClock(),
         services={"placer": placer, backend.key: gate},
     )
@@ -225,7 +229,10 @@ def running(
             authentication=authentication or Authentication.open(),
             boxes=SandboxFiles(runs, (http.address.host, http.address.port)),
             options=options._replace(
-                receive_max_bytes=RECEIVE_BYTES_MAX, notify=allowed, locks=locks
+                receive_max_bytes=RECEIVE_BYTES_MAX,
+                notify=allowed,
+                locks=locks,
+                extensions=extensions,
             ),
         )
         server.start()

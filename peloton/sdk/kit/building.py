@@ -41,13 +41,17 @@ def build(declared: ActorKind) -> Kind:
     row = msgspec.defstruct("Row", [("key", Key), ("state", state)], frozen=True)
     over = declared.hooks.get("ends")
     folds = {fact: _fold(state, each, over=over) for fact, each in declared.facts.items()}
+    deadline = declared.hooks.get("deadline", no_deadline)
     lines = Outlines(
         name,
         declared.limits,
         folds=folds,
         replies={*declared.replies, Refused},
         targets=(name, *declared.sends_to),
+        messages=declared.messages,
+        dues=declared.dues,
         owes=_owes(declared.hooks),
+        deadline=deadline,
     )
     decide = {message: lines.of_messages(each) for message, each in declared.messages.items()}
     absent = {message: _absent(state, each) for message, each in decide.items()}
@@ -66,7 +70,7 @@ def build(declared: ActorKind) -> Kind:
         absent=absent,
         evolve=folds,
         pursue=settled if goals is None else lines.of_steps(_pursue(goals)),
-        deadline=declared.hooks.get("deadline", no_deadline),
+        deadline=deadline,
         owed=lines.owes,
         messages=messages,
         facts={class_number(fact): fact for fact in declared.facts},
@@ -86,6 +90,9 @@ def _absent(state: type, decide: Callable[..., Decision]) -> Callable[[Any, At],
 def _fold(state: type, function: Fold, *, over: Callable[[Any], bool] | None) -> Fold:
     def folded(before: Any, fact: Any) -> Any:
         after = function(state() if before is None else before, fact)
+        if not isinstance(after, state):
+            text = f"folding {type(fact).__name__} returned a {type(after).__name__}"
+            raise TypeError(f"{text}, not a {state.__name__}")
         return None if over is not None and over(after) else after
 
     return folded

@@ -8,6 +8,7 @@ Nothing is checked while a module declares its kind: `building.py` does that, al
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,11 @@ from peloton.sdk.kit.values import GetState
 F = TypeVar("F", bound=Callable[..., Any])
 Step = Callable[[Any, At], Decision | None]
 SHARDS = 4
+
+
+def undeclared(*given: Any) -> Any:
+    """Stand for the function of a message, a fact or a query that is not declared yet."""
+    raise NotImplementedError
 
 
 class GoalTable(NamedTuple):
@@ -45,7 +51,9 @@ class ActorKind:
         limits: TurnLimits = TurnLimits(),  # noqa: B008
     ) -> None:
         self.name, self.state, self.shards, self.limits = name, state, shards, limits
-        self.sends_to = (*sends_to,)
+        self.sends_to = sends_to
+        self.place = _line_of_caller()
+        """Where the kind is declared, as `file:line`."""
         self.messages: dict[type, Callable[..., Any]] = {}
         self.facts: dict[type, Callable[..., Any]] = {}
         self.queries: dict[type, Callable[..., Any]] = {GetState: lambda state, query, at: state}
@@ -125,8 +133,10 @@ class ActorKind:
     def _declare(
         self, table: dict[Any, Any], of: Any, *, reply: type | None = None
     ) -> Callable[[F], F]:
+        table.setdefault(of, undeclared)
+
         def declared(function: F) -> F:
-            if of in table:
+            if table[of] is not undeclared:
                 self.twice.append((getattr(of, "__name__", str(of)), function))
             table[of] = function
             if reply is not None:
@@ -140,3 +150,10 @@ class ActorKind:
             self.twice.append((name, function))
         self.hooks[name] = function
         return function
+
+
+def _line_of_caller() -> str:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -28,13 +28,35 @@ def from_json(classes: Mapping[int, type], name: str, *, body: bytes) -> Any:
     named = {cls.__name__: cls for cls in classes.values()}
     if name not in named:
         raise BadValue(f"{name!r} is none of {', '.join(sorted(named))}")
+    cls = named[name]
     try:
-        return msgspec.json.decode(body or b"{}", type=named[name])
+        value: Any = msgspec.json.decode(body or b"{}", type=cls)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         raise BadValue(text, field="body" + path.rstrip("`")) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadValue(f"not JSON: {error}", field="body") from error
+    for path, owner in _strangers(value, msgspec.json.decode(body or b"{}"), "body"):
+        # Stored values may have fields of a later version; a client's are its mistake.
+        raise BadValue(f"{type(owner).__name__} has no such field", field=path)
+    return value
+
+
+def _strangers(value: Any, given: Any, path: str) -> Iterator[tuple[str, msgspec.Struct]]:
+    """Yield the paths of fields that were given and that a struct in the value has not."""
+    if isinstance(value, msgspec.Struct) and isinstance(given, dict):
+        fields = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
+        for name, inner in given.items():
+            if name in fields:
+                yield from _strangers(getattr(value, fields[name]), inner, f"{path}.{name}")
+            elif name != value.__struct_config__.tag_field:
+                yield f"{path}.{name}", value
+    elif isinstance(value, tuple) and isinstance(given, list):
+        for at, (one, inner) in enumerate(zip(value, given, strict=False)):
+            yield from _strangers(one, inner, f"{path}[{at}]")
+    elif isinstance(value, Mapping) and isinstance(given, dict):
+        for (name, one), inner in zip(value.items(), given.values(), strict=False):
+            yield from _strangers(one, inner, f"{path}.{name}")
 
 
 def schema_of(kind: Kind) -> str:

@@ -7,6 +7,7 @@ may be lowered at any time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from peloton.runtime.kinds import Decide, Kind
 from peloton.runtime.vocabulary import SELF, SENDER, At, Decision, Rest, Send, kind_of
+from peloton.sdk.kit.calls import CLIENT, MakeCall
 
 Fold = Callable[[Any, Any], Any]
 _ENCODE = msgpack.Encoder().encode
@@ -41,19 +43,25 @@ class Outlines(NamedTuple):
     folds: Mapping[type, Fold]
     replies: Collection[type[Any]]
     targets: Collection[str]  # kinds that may be sent messages
+    messages: Collection[type[Any]]
+    dues: Collection[str]
     owes: Callable[[Any], tuple[Send, ...]]
+    deadline: Callable[[Any], tuple[str, float] | None]
 
     def check(self, state: Any, decision: Decision) -> Decision:
-        """Return the decision. Raises LimitExceeded, or TypeError for what was not declared."""
+        """Return the decision, with the sends of what is owed from now on.
+
+        Raises LimitExceeded, or TypeError for what was not declared.
+        """
+        if not (isinstance(decision, Decision) and isinstance(decision.facts, tuple)):
+            raise TypeError(f"{self.kind}: {decision!r} is no Decision with a tuple of facts")
         for fact in decision.facts:
             if type(fact) not in self.folds:
                 raise TypeError(f"{self.kind}: no function folds the fact {type(fact).__name__}")
         reply = decision.reply
         if reply is not None and type(reply) not in self.replies:
             raise TypeError(f"{self.kind}: the reply {type(reply).__name__} was not declared")
-        self._at_most("sends", len(decision.sends), most=self.limits.sends)
-        for send in decision.sends:
-            self._may_send(send)
+        self._may_send(decision.sends)
         if decision.facts:
             decision = self._owing(state, decision)
         made = (decision.facts, [send.message for send in decision.sends], reply)
@@ -71,19 +79,38 @@ class Outlines(NamedTuple):
         self._at_most("state_bytes", len(_ENCODE(after)), most=self.limits.state_bytes)
         if after is None:
             return decision
-        before = self.owes(state)
-        new = tuple(send for send in self.owes(after) if send not in before)
+        self._may_wait(self.deadline(after))
+        owed = self.owes(after)
+        self._may_send(owed)
+        sent = (*self.owes(state), *decision.sends)
+        new = tuple(send for send in owed if send not in sent)
         return replace(decision, sends=(*decision.sends, *new)) if new else decision
 
     def _at_most(self, limit: str, found: int, *, most: int) -> None:
         if found > most:
             raise LimitExceeded(f"{self.kind}: {limit}: {found}, at most {most}")
 
-    def _may_send(self, send: Send) -> None:
-        to = send.to
-        if to not in (SELF, SENDER) and kind_of(to) not in self.targets:
-            text = f"{self.kind} sends to {to}; declared in `sends_to`: {', '.join(self.targets)}"
-            raise TypeError(text)
+    def _may_send(self, sends: tuple[Send, ...]) -> None:
+        self._at_most("sends", len(sends), most=self.limits.sends)
+        for to, message in ((send.to, send.message) for send in sends):
+            if to == CLIENT and type(message) is MakeCall:
+                continue
+            kind = self.kind if to is SELF else "" if to is SENDER else kind_of(to)
+            if kind and kind not in self.targets:
+                there = ", ".join(self.targets)
+                raise TypeError(f"{self.kind} sends to {to}; declared in `sends_to`: {there}")
+            if kind == self.kind and type(message) not in self.messages:
+                text = f"no function decides the message {type(message).__name__}"
+                raise TypeError(f"{self.kind}: {text}")
+
+    def _may_wait(self, deadline: tuple[str, float] | None) -> None:
+        if deadline is None:
+            return
+        name, seconds = deadline
+        if name.partition(":")[0] not in self.dues:
+            raise TypeError(f"{self.kind}: no function is `due` for the deadline {name!r}")
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"{self.kind}: the deadline {name!r} is in {seconds} s")
 
     def of_messages(self, decide: Decide) -> Decide:
         """Return the same function, held to the limits."""

@@ -8,11 +8,12 @@ is stored by a number made of its name: renaming one makes what is stored under 
 from __future__ import annotations
 
 import zlib
+from typing import ClassVar
 
 import msgspec
 
 from peloton.runtime import vocabulary
-from peloton.runtime.vocabulary import Decision, Refused
+from peloton.runtime.vocabulary import Decision, Delivery, Refused
 
 NUMBER_FIRST, NUMBERS = 1_000, 1_000_000
 """Below the first are the numbers of the runtime's own classes."""
@@ -24,6 +25,8 @@ class ActorState(msgspec.Struct, frozen=True, kw_only=True):
 
 class ActorMessage(vocabulary.Message, frozen=True, array_like=False):
     """A message to an actor, from a client or from another actor of the extension."""
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
 
 
 class ActorFact(vocabulary.Fact, frozen=True, array_like=False):
