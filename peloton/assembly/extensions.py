@@ -60,7 +60,9 @@ def installed_kinds(found: Iterable[EntryPoint] | None = None) -> Extensions:
     table: dict[str, Kind] = {}
     shards: dict[str, int] = {}
     owners = dict.fromkeys((*kinds(ALONE_SHARDS), *ROLES), "Peloton itself")
-    for each in load(KIND_GROUP, "kind", wanted=ActorKind, found=found):
+    installed = load(KIND_GROUP, "kind", wanted=ActorKind, found=found)
+    names = {each.name for each in installed}
+    for each in installed:
         declared = each.found
         if declared.name != each.name:
             raise BadInstalled(f"{each.source} calls itself {declared.name!r}: both are one name")
@@ -70,6 +72,10 @@ def installed_kinds(found: Iterable[EntryPoint] | None = None) -> Extensions:
             table[each.name] = time_limited(build(declared), declared.limits.turn_s)
         except BadKind as error:
             raise BadInstalled(f"{each.source} cannot work:\n{error}") from error
+        absent = [name for name in declared.sends_to if name not in names]
+        if absent:
+            text = f"sends to {', '.join(absent)}, and no such kind is installed"
+            raise BadInstalled(f"{each.source} {text}")
         shards[each.name], owners[each.name] = declared.shards, each.owner
     return Extensions(table, shards)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
+from traceback import extract_tb
 from typing import Any, NamedTuple
 
 from peloton.failures import CannotStart
@@ -43,13 +44,19 @@ def _owner(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist is not None else "an unknown distribution"
 
 
+def _place_in(error: Exception) -> str:
+    """Return where an import failed, of what is not the import system itself."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if frame.name == "<module>"]
+    return f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
 def _loaded(entry: EntryPoint, noun: str, *, wanted: type) -> Installed:
     version = f" {entry.dist.version}" if entry.dist is not None else ""
     source = f"{noun} {entry.name!r} of {_owner(entry)}{version} ({entry.value})"
     try:
         one = entry.load()
     except Exception as error:  # whatever the import of somebody else's module raises
-        text = f"cannot be loaded: {type(error).__name__}: {error}"
+        text = f"cannot be loaded{_place_in(error)}: {type(error).__name__}: {error}"
         raise BadInstalled(f"{source} {text}") from error
     if not isinstance(one, wanted):
         text = f"is a {type(one).__name__}, not a {wanted.__name__} of {wanted.__module__}"
