@@ -2,13 +2,14 @@
 
 Turns a data folder or a daemon's config into lines, figures and findings, shard by shard. Nothing
 is claimed or written: the shards may have owners. A shard that is damaged in the store's own files
-is a finding of that shard.
+is a finding of that shard. A group of an extension that is not installed here is read as it is
+stored: nothing in it is decoded or recovered, and a note says so.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from peloton.runtime.core.offline.journal_check import Rehearsal
 from peloton.runtime.core.offline.journal_dump import Line
 from peloton.runtime.core.offline.journal_reading import Contents, Finding
 from peloton.runtime.core.offline.witness import Witness, WitnessDamaged, differences
+from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import (
     ClusterRecord,
     Damaged,
@@ -108,8 +110,23 @@ class JournalReader:
             source.rows.close()
             raise
         # A journal may be without a group that this program has: none of its keys are in it.
-        known = {**kinds({**ALONE_SHARDS, **record.shards}), **extensions().kinds}
-        self._rehearsal = Rehearsal(known, record.shards)
+        ours = kinds({**ALONE_SHARDS, **record.shards})
+        self.notes = list[str]()
+        """What of the journal cannot be read here, and why."""
+        self._rehearsal = Rehearsal({**ours, **self._installed()}, record.shards)
+        self._unread = {*record.shards} - self._rehearsal.groups
+        if not self._unread.isdisjoint(shard.group for shard in self.shards):
+            text = "their extensions are not installed here, so nothing in them is decoded"
+            self.notes.append(f"groups {', '.join(sorted(self._unread))}: {text}")
+        self._with_runs = {ours[name].group for name in ("host", "task")}
+
+    def _installed(self) -> Mapping[str, Kind]:
+        """Return the kinds of extensions; one that cannot be used must not hide the rest."""
+        try:
+            return extensions().kinds
+        except CannotStart as error:
+            self.notes.append(str(error))
+            return {}
 
     def close(self) -> None:
         self._source.rows.close()
@@ -144,6 +161,8 @@ class JournalReader:
         """Yield the actors as recovery finds them. Raises Damaged if it does not."""
         wanted, member = addressed(key)
         for shard in self._homes(wanted):
+            if shard.group in self._unread:
+                continue
             contents = self.read(shard)
             findings = self._rehearsal.check(contents)
             if findings:
@@ -157,6 +176,8 @@ class JournalReader:
 
         Runs whose orders were not received yet are among them.
         """
+        if shard.group not in self._with_runs:
+            return
         contents = self.read(shard)
         findings = self._rehearsal.check(contents)
         if findings:
@@ -196,11 +217,12 @@ class JournalReader:
         for shard in self.shards:
             try:
                 contents = self.read(shard)
-                found = self._rehearsal.check(contents)
+                read = shard.group not in self._unread
+                found = self._rehearsal.check(contents) if read else [*contents.findings]
                 chains = {frame.position: frame.chain for frame in contents.frames}
                 lost = differences(witness, contents.register, of=(shard, chains))
                 found += [Finding(shard, f"behind its witness: {one.text}") for one in lost]
-                if self._source.ended is not None:
+                if read and self._source.ended is not None:
                     found += self._rehearsal.ended(shard, self._source.ended(shard))
             except Damaged as error:
                 found = [Finding(shard, str(error))]

@@ -134,6 +134,8 @@ def _opened(name: str, where: dict[str, Any]) -> Iterator[JournalReader]:
     with failing(f"journal {name}"):
         source = open_source(where["data_dir"], where["config_"])
         with closing(JournalReader(source, where["shards"])) as reader:
+            for note in reader.notes:
+                click.echo(f"peloton journal {name}: {note}", err=True)
             yield reader
 
 

@@ -36,27 +36,27 @@ def from_json(classes: Mapping[int, type], name: str, *, body: bytes) -> Any:
         raise BadValue(text, field="body" + path.rstrip("`")) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadValue(f"not JSON: {error}", field="body") from error
-    for path, owner in _strangers(value, msgspec.json.decode(body or b"{}"), "body"):
+    for path, owner in _strangers(value, msgspec.json.decode(body or b"{}"), path="body"):
         # Stored values may have fields of a later version; a client's are its mistake.
         raise BadValue(f"{type(owner).__name__} has no such field", field=path)
     return value
 
 
-def _strangers(value: Any, given: Any, path: str) -> Iterator[tuple[str, msgspec.Struct]]:
+def _strangers(value: Any, given: Any, *, path: str) -> Iterator[tuple[str, msgspec.Struct]]:
     """Yield the paths of fields that were given and that a struct in the value has not."""
     if isinstance(value, msgspec.Struct) and isinstance(given, dict):
         fields = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
         for name, inner in given.items():
             if name in fields:
-                yield from _strangers(getattr(value, fields[name]), inner, f"{path}.{name}")
+                yield from _strangers(getattr(value, fields[name]), inner, path=f"{path}.{name}")
             elif name != value.__struct_config__.tag_field:
                 yield f"{path}.{name}", value
     elif isinstance(value, tuple) and isinstance(given, list):
         for at, (one, inner) in enumerate(zip(value, given, strict=False)):
-            yield from _strangers(one, inner, f"{path}[{at}]")
+            yield from _strangers(one, inner, path=f"{path}[{at}]")
     elif isinstance(value, Mapping) and isinstance(given, dict):
         for (name, one), inner in zip(value.items(), given.values(), strict=False):
-            yield from _strangers(one, inner, f"{path}.{name}")
+            yield from _strangers(one, inner, path=f"{path}.{name}")
 
 
 def schema_of(kind: Kind) -> str:

@@ -34,6 +34,8 @@ class Rehearsal:
         self.codec = Codec(kinds)
         self._kinds = kinds
         self._sharding = Sharding(kinds, sizes)
+        self.groups = {kind.group for kind in kinds.values()}
+        """The groups of which something can be recovered."""
 
     def check(self, contents: Contents) -> list[Finding]:
         """Return all findings about a shard, those of its reading included."""
