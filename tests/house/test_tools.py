@@ -37,8 +37,11 @@ def pure_paths() -> list[str]:
     return [module.path for module in read("peloton") if module.path.startswith(PURE)]
 
 
+LINTED = ("peloton", "tests", "examples/extensions", "setup.py")
+
+
 def test_ruff_finds_nothing() -> None:
-    passes(str(BIN / "ruff"), "check", "--output-format=concise", "peloton", "tests", "setup.py")
+    passes(str(BIN / "ruff"), "check", "--output-format=concise", *LINTED)
 
 
 # Where a machine behind a port is wired: a stranger there is found by its type.
@@ -62,6 +65,16 @@ def test_both_clients_are_typed() -> None:
     """And in the client no coroutine is left that nobody awaits."""
     strict = ("--strict", "--no-warn-return-any")  # answers of stubs are anything
     passes(str(BIN / "mypy"), *strict, "peloton/sdk", "tests/sdk/typed_clients.py")
+
+
+@pytest.mark.timeout(300)
+def test_the_examples_of_extensions_are_typed_for_their_users() -> None:
+    folders = sorted(
+        path.parent for path in (ROOT / "examples/extensions").glob("*/pyproject.toml")
+    )
+    assert folders
+    packages = [str(path.parent) for folder in folders for path in folder.glob("*/__init__.py")]
+    passes(str(BIN / "mypy"), "--strict", *packages)
 
 
 @pytest.mark.parametrize("path", WIRED)
