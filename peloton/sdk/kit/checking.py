@@ -37,7 +37,8 @@ _MUTABLE = {list: "tuple[X, ...]", dict: "Mapping", set: "frozenset", bytearray:
 
 def problems(kind: ActorKind) -> list[str]:
     """Return every mistake of a declaration, in the order of its parts."""
-    return [f"{where}: kind {kind.name}: {text}" for where, text in _each(kind)]
+    lines = [f"{where}: kind {kind.name}: {text}" for where, text in _each(kind)]
+    return [*dict.fromkeys(lines)]  # a struct may be in several fields
 
 
 def place(of: Any) -> str:

@@ -21,7 +21,7 @@ from tests.e2e.cluster import job, pool
 from tests.e2e.extensions.distributions import lease_lock, remove_info, upgrade
 
 __all__ = ["cluster"]
-LONG_S = 360_000.0
+LONG_S = 36_000.0
 NAMES = ("one", "two", "three")
 WAIT_S_MAX = 60.0
 
@@ -138,8 +138,11 @@ def test_a_package_comes_and_goes_on_a_running_fleet(
         lease_lock(fleet.sites["one"])
         fleet.restart("one")
         fleet.locked("one", "first", "ann")
-        with fleet.client("two") as client, pytest.raises(NotFound, match="no kind 'lock'"):
+        elsewhere = "kind 'lock' is not installed at this daemon, but at others of the cluster"
+        with fleet.client("two") as client, pytest.raises(ServiceUnavailable, match=elsewhere):
             client.actors("lock").state("first")
+        with Client(f"{fleet.addresses['two']},{fleet.addresses['one']}") as client:
+            assert client.actors("lock").state("first", into=Lock) == Lock("ann", 1, LONG_S)
         work.goes_on()
 
         # Added to all: any of them serves it, and takes over from one that dies.
@@ -189,6 +192,8 @@ def test_a_package_comes_and_goes_on_a_running_fleet(
         for name in NAMES:
             with fleet.client(name) as client:
                 assert patiently(client.kinds) == []
+        with fleet.client("one") as client, pytest.raises(NotFound, match="in this cluster"):
+            client.actors("lock").state("first")
         work.goes_on()
         lease_lock(fleet.sites["three"])
         upgrade(fleet.sites["three"])

@@ -87,7 +87,7 @@ def test_a_lock_outlives_its_daemon_and_the_absence_of_its_package(
         works(cluster)
         with cluster.client() as client:
             assert client.kinds() == []
-            with pytest.raises(NotFound, match="no kind 'lock' of an extension at this daemon"):
+            with pytest.raises(NotFound, match="no kind 'lock' of an extension in this cluster"):
                 client.actors("lock").state("reports")
         assert cluster.stop() == 0
 

@@ -22,6 +22,7 @@ from peloton.runtime.core.principal import BASIC, Principal
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import key
 from peloton.sdk.actors import ActorCalls, ActorRefused
+from peloton.sdk.calls import Blocking
 from peloton.sdk.client import Client
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 from peloton.sdk.kit import (
@@ -124,7 +125,7 @@ def client(deployment: Deployment) -> Iterator[Client]:
 
 
 @pytest.fixture
-def tallies(client: Client) -> ActorCalls:
+def tallies(client: Client) -> ActorCalls[Blocking]:
     return client.actors("tally")
 
 
@@ -141,7 +142,7 @@ def test_it_is_told_and_asked_by_the_classes_of_the_extension(client: Client) ->
     assert client.actors("tally").tell(new(), Add(1)) == {}, "a message without a reply"
 
 
-def test_it_is_told_and_asked_by_names_of_classes(tallies: ActorCalls) -> None:
+def test_it_is_told_and_asked_by_names_of_classes(tallies: ActorCalls[Blocking]) -> None:
     name = new()
     tallies.tell(name, ("Add", {"number": 6}))
     assert tallies.ask(name, ("Share", {"of": 4})) == {"each": 1.5}
@@ -151,7 +152,7 @@ def test_it_is_told_and_asked_by_names_of_classes(tallies: ActorCalls) -> None:
         tallies.ask(new(), Share(1))
 
 
-def test_an_actor_that_ends_is_gone_and_begins_anew(tallies: ActorCalls) -> None:
+def test_an_actor_that_ends_is_gone_and_begins_anew(tallies: ActorCalls[Blocking]) -> None:
     name = new()
     tallies.tell(name, Add(6))
     tallies.tell(name, End())
@@ -189,9 +190,9 @@ def test_the_same_request_key_has_the_first_reply(client: Client) -> None:
 TELL, ASK, LIST, WATCH = "Tell", "Ask", "ListActors", "WatchActor"
 BAD: list[tuple[str, str, Any, CODE, str]] = [
     ("no kind", TELL, wire.TellRequest(name="a"), CODE.NOT_FOUND,
-     "kind: no kind '' of an extension at this daemon; there are lock, tally"),
+     "kind: no kind '' of an extension in this cluster; there are lock, tally"),
     ("one of ours", ASK, wire.AskRequest(kind="job", name="a"), CODE.NOT_FOUND,
-     "kind: no kind 'job' of an extension at this daemon; there are lock, tally"),
+     "kind: no kind 'job' of an extension in this cluster; there are lock, tally"),
     ("another", LIST, wire.ListActorsRequest(kind="locks"), CODE.NOT_FOUND,
      "kind: no kind 'locks'"),
     ("another", WATCH, wire.WatchActorRequest(kind="locks"), CODE.NOT_FOUND,
@@ -245,13 +246,14 @@ def test_a_bad_request_is_refused_with_its_field(
     assert caught.value.details().startswith(says), caught.value.details()
 
 
-def test_the_sdk_says_what_cannot_be_sent(tallies: ActorCalls) -> None:
+def test_the_sdk_says_what_cannot_be_sent(client: Client) -> None:
+    tallies = client.actors("tally")
     with pytest.raises(BadSpec, match="Add: "):
         tallies.tell("a", ("Add", {"number": object()}))
     with pytest.raises(BadSpec, match=r"body.number: Expected `int`, got `str`"):
         tallies.tell("a", ("Add", {"number": "six"}))
     with pytest.raises(NotFound, match="no kind 'tallies'"):
-        tallies.__class__(tallies._wire, "tallies").state("a")
+        client.actors("tallies").state("a")
 
 
 def test_kinds_say_what_they_may_be_told(client: Client) -> None:
@@ -346,7 +348,9 @@ def test_a_watch_tells_the_state_at_once_and_after_each_change(client: Client) -
 
 
 @pytest.mark.slow  # it is tried three times
-def test_story_watch_and_redrive_know_the_keys(deployment: Deployment, tallies: ActorCalls) -> None:
+def test_story_watch_and_redrive_know_the_keys(
+    deployment: Deployment, tallies: ActorCalls[Blocking]
+) -> None:
     name = new()
     stream = deployment.ops.Watch(ops.WatchRequest(kinds=["tally"]))
     next(stream)
@@ -470,13 +474,14 @@ def test_streams_are_permitted_as_questions_are(fleet: Guarded, caller: str, kin
 
 @pytest.mark.slow  # a cluster of its own
 def test_a_told_message_is_in_the_audit_log(fleet: Guarded) -> None:
-    sent = wire.TellRequest(kind="lock", name="known", message="Release", body=b'{"token": 0}')
+    sent = wire.TellRequest(kind="lock", name="audited", message="Release", body=b'{"token": 0}')
     fleet.call(f"{ACTORS}.Tell", sent, CALLERS["sue"])
 
     def line() -> Any:
         lines = (fleet.folder / "audit.log").read_text().splitlines()
         rows = [msgspec.json.decode(each) for each in lines]
-        return [row for row in rows if row["method"] == f"{ACTORS}.Tell" and row["who"] == "sue"]
+        return [row for row in rows if row["objects"].get("actor") == "lock/audited"]
 
-    found = until(line)[-1]
-    assert found["objects"] == {"actor": "lock/known", "message": "Release"}
+    (found,) = until(line)
+    assert (found["who"], found["method"]) == ("sue", f"{ACTORS}.Tell")
+    assert found["objects"] == {"actor": "lock/audited", "message": "Release"}

@@ -25,7 +25,7 @@ from peloton.sdk.kit import (
 )
 from tests.toy.bench import Bench
 
-LIMITS = TurnLimits(state_bytes=200, turn_bytes=160, sends=3)
+LIMITS = TurnLimits(state_bytes=240, turn_bytes=200, sends=3)
 BAD, GOOD = key("sack", "bad"), key("sack", "good")
 
 
@@ -82,6 +82,7 @@ WRONG: dict[str, Any] = {
     "target": Decision(sends=(Send(key("job", "x"), FILL),)),
     "message": Decision(sends=(Send(SELF, Alien()),)),
     "message of another": Decision(sends=(Send(GOOD, Alien()),)),
+    "bytes": Decision(sends=(Send(GOOD, Fill("x" * 180)),)),
     "nothing": None,
     "facts": Decision(Filled("a")),  # type: ignore[arg-type]
     "fold": Decision((Torn(),)),
@@ -129,8 +130,8 @@ def made() -> ActorKind:
 
 KINDS = {"sack": build(made())}
 CASES: list[tuple[str, Fill | Misbehave, str]] = [
-    ("state_bytes", Fill("x" * 90), "LimitExceeded: sack: state_bytes: 2.., at most 200"),
-    ("turn_bytes", Fill("x" * 150), "LimitExceeded: sack: turn_bytes: 1.., at most 160"),
+    ("state_bytes", Fill("x" * 150), "LimitExceeded: sack: state_bytes: 2.., at most 240"),
+    ("turn_bytes", Misbehave("bytes"), "LimitExceeded: sack: turn_bytes: 2.., at most 200"),
     ("sends", Misbehave("sends"), "LimitExceeded: sack: sends: 4, at most 3"),
     ("sends to itself", Misbehave("sends to self"), "LimitExceeded: sack: sends: 4, at most 3"),
     ("sends that it owes", Fill(owes=4), "LimitExceeded: sack: sends: 4, at most 3"),
@@ -161,7 +162,6 @@ def test_what_a_turn_may_not_do_hurts_its_actor_alone(
     bench = Bench("sack", sizes={"sack": 1}, kinds=KINDS)
     for actor in (BAD, GOOD):
         bench.send(actor, Fill("y" * 80))
-        bench.send(actor, Fill("y" * 60))
     bench.rest()
     before = bench.shard.population.cells[BAD]
 
@@ -175,7 +175,7 @@ def test_what_a_turn_may_not_do_hurts_its_actor_alone(
 
     bench.send(BAD, FILL, reply_to=2)
     bench.rest()
-    assert bench.answers() == [Full(141)], "one dead letter does not stop it"
+    assert bench.answers() == [Full(81)], "one dead letter does not stop it"
     for number in (3, 4):
         bench.send(BAD, replace(message, nonce=number), reply_to=number)
         bench.after(5)
@@ -185,11 +185,11 @@ def test_what_a_turn_may_not_do_hurts_its_actor_alone(
     bench.send(BAD, FILL, reply_to=5)
     bench.send(GOOD, FILL, reply_to=6)
     bench.rest()
-    assert Full(141) in bench.answers()
+    assert Full(81) in bench.answers()
     twin = bench.replay()
     assert {key: twin.population.cells[key].text for key in (BAD, GOOD)} == {
-        BAD: "y" * 140 + "a",
-        GOOD: "y" * 140 + "a",
+        BAD: "y" * 80 + "a",
+        GOOD: "y" * 80 + "a",
     }
     assert {*twin.deferred.quarantined} == {BAD}
 

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 
 from lease_lock.kind import Acquire, Lease, Lock, Release, Released, Renew
 from peloton.sdk.actors import ActorCalls, ActorRefused
+from peloton.sdk.calls import Blocking
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
 
@@ -52,7 +53,7 @@ class Hold:
     refuses a lower one. `lost` is set as soon as the lock may be held by somebody else.
     """
 
-    def __init__(self, locks: ActorCalls, name: str, lease: Lease, *, until_s: float) -> None:
+    def __init__(self, locks: ActorCalls[Blocking], name: str, lease: Lease, *, until_s: float) -> None:
         self.name, self.token, self.lost = name, lease.token, threading.Event()
         self._locks, self._ttl_s = locks, lease.ttl_s
         self._until_s, self._over = until_s, threading.Condition()
@@ -141,7 +142,7 @@ def hold(
         held.release()
 
 
-def _acquired(locks: ActorCalls, name: str, message: Acquire, *, timeout_s: float | None) -> Hold:
+def _acquired(locks: ActorCalls[Blocking], name: str, message: Acquire, *, timeout_s: float | None) -> Hold:
     """Return the lock once it is held."""
     begun_s = answered_s = _now_s()
     freed: _Freed | None = None
@@ -180,7 +181,7 @@ class _Freed:
     Its thread ends with the first change after `ended`, or with the client.
     """
 
-    def __init__(self, locks: ActorCalls, name: str) -> None:
+    def __init__(self, locks: ActorCalls[Blocking], name: str) -> None:
         self.ended = False
         self._told: queue.SimpleQueue[PelotonError | None] = queue.SimpleQueue()
         self._locks, self._name = locks, name

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -71,7 +71,7 @@ class Step(Struct, frozen=True):
     """A step: `job` is a JobConfig in protobuf's JSON form, without its pool."""
 
     name: str
-    job: dict[str, Any]
+    job: Mapping[str, Any]
     after: tuple[str, ...] = ()
     retries: int = 0
 
@@ -96,7 +96,7 @@ class Workflow(ActorState, frozen=True):
     phase: Phase = Phase.NEW
     outcome: Phase = Phase.NEW
     because: str = ""
-    steps: dict[str, StepState] = {}
+    steps: Mapping[str, StepState] = {}
 
 
 class Start(ActorMessage, frozen=True):
