@@ -16,18 +16,22 @@ from importlib.metadata import EntryPoint
 from typing import NamedTuple
 
 from peloton.assembly.installed import BadInstalled, load
-from peloton.assembly.kinds import kinds, kinds_of
+from peloton.assembly.kinds import SERVICE_MESSAGES, kinds, kinds_of
 from peloton.assembly.turn_watch import time_limited
 from peloton.failures import CannotStart
 from peloton.runtime.core.entities.codec import known_level
 from peloton.runtime.core.health import NotReadyReason
+from peloton.runtime.core.reading.inspection import SHARD_KIND
 from peloton.runtime.kinds import Kind
 from peloton.runtime.ports import ClusterRecord, Journal
+from peloton.runtime.shells.region import Region
 from peloton.sdk.kit import ActorKind, BadKind, build
 from peloton.settings.daemon import ALONE_SHARDS, ROLES, DaemonSettings
 
 KIND_GROUP = "peloton.kinds"
 OWNING_ROLE = "jobmgr"
+SERVICES = (*SERVICE_MESSAGES, SHARD_KIND, "backend")
+"""First parts of keys that are no actors' of a kind."""
 
 
 class Extensions(NamedTuple):
@@ -59,7 +63,7 @@ def installed_kinds(found: Iterable[EntryPoint] | None = None) -> Extensions:
     """Return the kinds that are registered. Raises BadInstalled with all mistakes of one."""
     table: dict[str, Kind] = {}
     shards: dict[str, int] = {}
-    owners = dict.fromkeys((*kinds(ALONE_SHARDS), *ROLES), "Peloton itself")
+    owners = dict.fromkeys((*kinds(ALONE_SHARDS), *ROLES, *SERVICES), "Peloton itself")
     installed = load(KIND_GROUP, "kind", wanted=ActorKind, found=found)
     names = {each.name for each in installed}
     for each in installed:
@@ -96,10 +100,28 @@ def extension_problems() -> list[str]:
 
 
 def missing_kinds(
-    recorded: Mapping[str, int], known: Mapping[str, int]
+    recorded: Mapping[str, int], known: Mapping[str, int], *, served: Callable[[], Iterable[str]]
 ) -> Callable[[], tuple[NotReadyReason, ...]]:
-    """Return the note of health on kinds that the cluster has and this daemon has not."""
-    missing = sorted(recorded.keys() - known.keys())
-    text = "not installed here, so other daemons serve their actors: " + ", ".join(missing)
-    notes = (NotReadyReason("extensions", text),) if missing else ()
-    return lambda: notes
+    """Return the note of health on kinds that the cluster has and this daemon has not.
+
+    They are in the cluster record as of its start, or among the roles that members have now.
+    """
+
+    def notes() -> tuple[NotReadyReason, ...]:
+        others = {*recorded, *served()} - {*known, *ROLES}
+        text = (
+            "only daemons that have these kinds of extensions serve their actors, this one does not"
+        )
+        return (
+            (NotReadyReason("extensions", f"{text}: {', '.join(sorted(others))}"),)
+            if others
+            else ()
+        )
+
+    return notes
+
+
+def note_missing(region: Region, recorded: Mapping[str, int], *, known: Mapping[str, int]) -> None:
+    """Have health name the kinds that the cluster has and this daemon has not."""
+    served = region.routes.roles_of_members
+    region.status.notes.append(missing_kinds(recorded, known, served=served))

@@ -25,7 +25,7 @@ from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.runtime.ports import Journal, JournalRefused
 from peloton.runtime.simulation.memory_rows import MemoryRows
-from peloton.settings.daemon import DaemonSettings, parse
+from peloton.settings.daemon import ROLES, DaemonSettings, parse
 from tests.cli.terminal import typed
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +127,8 @@ BAD: list[tuple[str, str, str, str]] = [
      r"sends to gong, and no such kind is installed"),
     ("a kind of ours", CODE.replace('"bell"', '"job"'), "job = ringing:BELL",
      r": Peloton itself has a kind of that name"),
+    ("a service of ours", CODE.replace('"bell"', '"client"'), "client = ringing:BELL",
+     r": Peloton itself has a kind of that name"),
     ("a group of ours", CODE.replace('"bell"', '"jobmgr"'), "jobmgr = ringing:BELL",
      r": Peloton itself has a kind of that name"),
 ]  # fmt: skip
@@ -204,9 +206,13 @@ def test_a_living_cluster_gets_a_group_whose_count_never_changes(
     site.install("acme-bells", CODE)
     record, sizes = installed_kinds().bootstrap(journal, settings)
     assert record.shards == settings.sizes | {"bell": 3} and sizes == settings.sizes
-    (note,) = missing_kinds(record.shards, sizes)()
-    assert note.text == "not installed here, so other daemons serve their actors: bell"
-    assert not missing_kinds(record.shards, record.shards)()
+    served = [*ROLES, "bell"]
+    (note,) = missing_kinds(record.shards, sizes, served=list)()
+    assert note.text.endswith("serve their actors, this one does not: bell")
+    assert not missing_kinds(record.shards, record.shards, served=lambda: served)()
+    # One that another daemon has brought since this one started.
+    (later,) = missing_kinds(settings.sizes, sizes, served=lambda: served)()
+    assert later == note
 
 
 def test_a_journal_of_another_cluster_is_refused_as_ever(

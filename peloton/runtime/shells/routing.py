@@ -176,6 +176,12 @@ class RoutingTable:
         elif name in others:
             yield RemoteRoute(name, kind)
 
+    def roles_of_members(self) -> list[str]:
+        """Return the roles that members have, each once."""
+        view = self.membership_status.view if self.membership_status is not None else None
+        nodes = view.members.values() if view is not None else ()
+        return [*dict.fromkeys(role for node in nodes for role in node.roles)]
+
     def members_with(self, role: str) -> list[str]:
         """Return the members that have a role, those aside only where all of them are."""
         view = self.membership_status.view if self.membership_status is not None else None
