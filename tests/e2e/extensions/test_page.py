@@ -1,4 +1,4 @@
-"""`docs/sdk.md` and the lock's README do as they say: each of their blocks is run."""
+"""`docs/extensions.md` and the lock's README do as they say: each of their blocks is run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.e2e.cluster import running
 from tests.e2e.extensions.distributions import LEASE_LOCK, lease_lock
 
-PAGE = (ROOT / "docs" / "sdk.md").read_text().partition("## Own kinds")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs" / "extensions.md").read_text()
 README = (LEASE_LOCK / "README.md").read_text()
 ADDRESS = '"localhost:5392"'
 
