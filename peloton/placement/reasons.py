@@ -87,20 +87,28 @@ class HostChecks:
             self._open[name] = known
         return known
 
+    def taking(self, shape: Shape) -> tuple[Flags, Ints | None]:
+        """Return the hosts that would accept such a member if they had enough free besides ports,
+        and the most members that each may take, by row, where other tasks decide.
+
+        Do not write to the arrays.
+        """
+        mask, limits = self.open_to(shape), None
+        if shape.ports:
+            mask = mask & (self._index.free[PORTS] >= shape.ports)
+        if shape_depends_on_tasks(shape):
+            limits = allowance(shape, self._index)
+            mask = mask & (limits > 0)
+        return mask, limits
+
     def fit(self, need: Need, excluded: list[int]) -> Fitting:
         """Return the hosts that would accept one member now, without `excluded`."""
-        mask = self.open_to(need.shape).copy()
-        free, least = self._index.free, need.least
+        taking, limits = self.taking(need.shape)
+        mask, free, least = taking.copy(), self._index.free, need.least
         for kind in range(PORTS):
             mask &= free[kind] >= least[kind]
-        if need.amounts[PORTS]:
-            mask &= free[PORTS] >= need.amounts[PORTS]
         if need.nothing:
             mask &= ~self._no_offer()
-        limits = None
-        if shape_depends_on_tasks(need.shape):
-            limits = allowance(need.shape, self._index)
-            mask &= limits > 0
         if excluded:
             mask[excluded] = False
         return Fitting(np.flatnonzero(mask), limits)

@@ -19,10 +19,8 @@ from peloton.placement.conditions import (
     one_after_another,
     opens_exclusive,
     opens_pools,
-    shape_depends_on_tasks,
     truth_of,
 )
-from peloton.placement.constraints import allowance
 from peloton.placement.index import Flags, HostIndex
 from peloton.placement.messages import Constraint, Label, Shape, port_label
 from peloton.placement.needs import PORTS
@@ -87,14 +85,9 @@ class RowChecks:
 
     def flags(self) -> Flags:
         """Return for each row whether its host takes a member, whichever hosts are excluded."""
-        index, shape = self._index, self._shape
-        found = self._checks.open_to(shape)
-        if shape_depends_on_tasks(shape):
-            found = found & (allowance(shape, index) > 0)
-        if shape.ports:
-            found = found & (index.free[PORTS] >= shape.ports)
-        if shape.apart is not None:
-            found = found & (index.task_counts(shape.apart) == 0)
+        found, _ = self._checks.taking(self._shape)
+        if self._shape.apart is not None:
+            found = found & (self._index.task_counts(self._shape.apart) == 0)
         return found
 
     def _accepts(self, row: int, most: int) -> int:

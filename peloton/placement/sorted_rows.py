@@ -251,32 +251,19 @@ class SortedRows:
         old = self._keys.pop(row, None)
         if old is None:
             self._where[row] = NO_BLOCK
-        elif self._replace(old, new):
-            return
+        else:
+            self._remove(old)
         if new is not None:
             self._insert(new)
 
-    def _replace(self, old: SortKey, new: SortKey | None) -> bool:
-        """Remove a key of a sorted block; return True if the new key was put into the same
-        place."""
+    def _remove(self, old: SortKey) -> None:
+        """Remove a key of a sorted block."""
         at = bisect_left(self._lasts, old)
         block = self._blocks[at]
-        keys = block.keys
-        place = bisect_left(keys, old)
+        del block.keys[bisect_left(block.keys, old)]
         block.stale = True
-        if new is not None and len(keys) > place + 1 and new < keys[place + 1]:
-            if place:
-                stays = keys[place - 1] < new
-            else:
-                stays = not at or self._lasts[at - 1] < new
-            if stays:
-                keys[place] = self._keys[new[-1]] = new
-                block.admit(new, self.sign)
-                return True
-        del keys[place]
-        if not keys:
+        if not block.keys:
             del self._blocks[at], self._lasts[at]
-        return False
 
     def _insert(self, key: SortKey) -> None:
         if not self._blocks:
