@@ -13,6 +13,7 @@ from peloton.runtime.simulation.scenario import StormScenario
 from peloton.sdk.kit import ActorKind
 
 SHOWN_CHARS_MAX = 300
+STANDARD = "STORMS"
 _TEST = '''"""A storm that failed once: seed {seed}, {sort}."""
 
 from pathlib import Path
@@ -41,7 +42,7 @@ class TimelineEntry(NamedTuple):
 
 
 def load_storms(name: str) -> KindStorms:
-    """Return the storms of `MODULE` or `MODULE:NAME`; of a module without any those over its kinds.
+    """Return the storms of `MODULE:NAME`, or `MODULE:STORMS`; without those over the module's kinds.
 
     Raises BadStorms.
     """
@@ -55,13 +56,12 @@ def load_storms(name: str) -> KindStorms:
         if not isinstance(one, KindStorms):
             raise BadStorms(f"{name} is no KindStorms of peloton.chaos.kinds")
         return one
-    values = [*vars(found).values()]
-    for value in values:
-        if isinstance(value, KindStorms):
-            return value
-    kinds = [value for value in values if isinstance(value, ActorKind)]
+    standard = getattr(found, STANDARD, None)
+    if isinstance(standard, KindStorms):
+        return standard
+    kinds = [value for value in vars(found).values() if isinstance(value, ActorKind)]
     if not kinds:
-        raise BadStorms(f"{module} has neither KindStorms nor an ActorKind")
+        raise BadStorms(f"{module} has neither KindStorms called {STANDARD} nor an ActorKind")
     return KindStorms(kinds)
 
 

@@ -21,8 +21,8 @@ def drawn_value(wanted: Any, chance: random.Random) -> Any:
     if wanted in _PLAIN:
         return _PLAIN[wanted](chance)
     if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-        hints = typing.get_type_hints(wanted)
-        return wanted(**{each: drawn_value(hints[each], chance) for each in hints})
+        fields = msgspec.structs.fields(wanted)
+        return wanted(**{each.name: drawn_value(each.type, chance) for each in fields})
     if isinstance(wanted, type) and hasattr(wanted, "__members__"):
         return chance.choice([*wanted])  # type: ignore[call-overload]
     if origin in (typing.Union, types.UnionType):

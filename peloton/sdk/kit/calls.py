@@ -23,7 +23,7 @@ CLIENT = key("client", "any")
 
 class ClusterCall(msgspec.Struct, frozen=True):
     """One call: the full name of a method, such as `peloton.api.v0.job.JobManager.Create`, and its
-    request as protobuf's JSON form has it.
+    request as protobuf's JSON form has it. Under one id there is one call in all lives of an actor.
 
     `follow` names an actor, such as `job/ID`: then the call is made again whenever that one has
     changed, until the answer has another digest than `seen`. `until` names a field of the answer:

@@ -59,6 +59,7 @@ class Autoscaler(ActorState, frozen=True):
     low_since: float = 0.0  # 0: the metric is not low
     low_most: int = 0  # the highest number that it wanted since
     wanted: int = 0
+    since: float = 0.0  # when this life of the autoscaler began
     changes: int = 0
     because: str = ""
 
@@ -86,9 +87,10 @@ class Noted(ActorReply, frozen=True):
 
 
 class Configured(ActorFact, frozen=True):
-    """The policy is another."""
+    """The policy is another, from this time on."""
 
     policy: Policy
+    at: float
 
 
 class Observed(ActorFact, frozen=True):
@@ -138,7 +140,7 @@ def configure(scaler: Autoscaler, message: Configure, at: At) -> Decision:
     """Take a policy, for the same service or another one."""
     for field, text in wrong(message.policy):
         return refusal(INVALID, text, field=f"policy.{field}")
-    return Decision((Configured(message.policy),), reply=Noted(0), because="configured")
+    return Decision((Configured(message.policy, at.now),), reply=Noted(0), because="configured")
 
 
 def wrong(policy: Policy) -> Iterator[tuple[str, str]]:
@@ -235,7 +237,8 @@ def calls(scaler: Autoscaler) -> tuple[ClusterCall, ...]:
         "spec": {"instanceCount": scaler.wanted},
         "updateSpec": {"batchSize": policy.batch_size},
     }
-    return read, ClusterCall(f"change:{scaler.changes}:{scaler.version}", PATCH, change)
+    # One of this name that was released and configured again must not repeat an earlier id.
+    return read, ClusterCall(f"change:{scaler.since}:{scaler.changes}", PATCH, change)
 
 
 @AUTOSCALER.answered
@@ -262,7 +265,7 @@ def answered(scaler: Autoscaler, answer: CallAnswered, at: At) -> Decision:
 @AUTOSCALER.folds(Configured)
 def configured(scaler: Autoscaler, fact: Configured) -> Autoscaler:
     if scaler.policy.service != fact.policy.service:
-        return Autoscaler(policy=fact.policy)
+        return Autoscaler(policy=fact.policy, since=fact.at)
     return replace(scaler, policy=fact.policy, low_since=0.0, low_most=0)
 
 

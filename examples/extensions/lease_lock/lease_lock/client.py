@@ -53,7 +53,9 @@ class Hold:
     refuses a lower one. `lost` is set as soon as the lock may be held by somebody else.
     """
 
-    def __init__(self, locks: ActorCalls[Blocking], name: str, lease: Lease, *, until_s: float) -> None:
+    def __init__(
+        self, locks: ActorCalls[Blocking], name: str, lease: Lease, *, until_s: float
+    ) -> None:
         self.name, self.token, self.lost = name, lease.token, threading.Event()
         self._locks, self._ttl_s = locks, lease.ttl_s
         self._until_s, self._over = until_s, threading.Condition()
@@ -142,7 +144,9 @@ def hold(
         held.release()
 
 
-def _acquired(locks: ActorCalls[Blocking], name: str, message: Acquire, *, timeout_s: float | None) -> Hold:
+def _acquired(
+    locks: ActorCalls[Blocking], name: str, message: Acquire, *, timeout_s: float | None
+) -> Hold:
     """Return the lock once it is held."""
     begun_s = answered_s = _now_s()
     freed: _Freed | None = None
