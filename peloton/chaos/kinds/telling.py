@@ -42,7 +42,7 @@ class TimelineEntry(NamedTuple):
 
 
 def load_storms(name: str) -> KindStorms:
-    """Return the storms of `MODULE:NAME`, or `MODULE:STORMS`; without those over the module's kinds.
+    """Return the storms of `MODULE:NAME`, or `MODULE:STORMS`, or else those over its kinds.
 
     Raises BadStorms.
     """
