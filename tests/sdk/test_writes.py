@@ -18,6 +18,7 @@ import pytest
 from peloton.api.v0.respool import respool_pb2 as respool
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as stateless_svc
 from peloton.gateway.access.access_table import ACCESS_TABLE
+from peloton.ops.v1 import actors_pb2 as actors
 from peloton.sdk import errors
 from peloton.sdk.calls import Calls, call
 from peloton.sdk.client import BatchOptions, Client, JobQuery, TaskQuery
@@ -28,7 +29,9 @@ from tests.sdk.fakes import JOB, POOL
 
 UNKEYED = {"ops.redrive"}
 """Orders to a shard, which remembers no keys: sent once."""
+ACTORS = "actors"
 ANSWERS: dict[str, Any] = {
+    "Ask": actors.AskResponse(body=b"{}"),
     "LookupResourcePoolID": respool.LookupResponse(id={"value": POOL}),
     "GetJob": stateless_svc.GetJobResponse(
         summary={"job_id": {"value": JOB}, "status": {"version": {"value": "1-1-1"}}}
@@ -40,7 +43,7 @@ VALUES: dict[str, Any] = {
     "instance": 0, "run": "r", "pool_id": POOL, "config": {"name": "a"}, "spec": {"name": "a"},
     "files": {"f": b""}, "timing": Timing("0 0 1 1 *"), "key": "job/a", "components": ["Read"],
     "source": "a", "destination": "b", "update_id": "u", "verb": "restart", "volume": "v",
-    "watch_id": "w", "free": FreeAmounts(),
+    "watch_id": "w", "free": FreeAmounts(), "message": ("Acquire", {}), "query": ("GetState", {}),
 }  # fmt: skip
 OWN_VALUES: dict[str, dict[str, Any]] = {
     "TaskCalls.query": {"wanted": TaskQuery()},
@@ -92,10 +95,11 @@ def methods() -> list[tuple[str, str]]:
     """Every call with one answer, by the attribute of a client."""
     with Client("127.0.0.1:1") as client:
         groups = {name: part for name, part in vars(client).items() if isinstance(part, Calls)}
+        del groups["_awaited"]
+        groups[ACTORS] = client.actors("lock")
     return [
         (group, name)
         for group, calls in groups.items()
-        if group != "_awaited"
         for name, method in vars(type(calls)).items()
         if isinstance(method, call)
     ]
@@ -122,7 +126,7 @@ def keyed_by(parameters: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("group", "name"), methods())
 def test_a_change_is_repeated_under_its_key(group: str, name: str) -> None:
     with recorded() as (recorder, client):
-        calls = getattr(client, group)
+        calls = client.actors("lock") if group == ACTORS else getattr(client, group)
         method = getattr(calls, name)
         keyed = keyed_by(inspect.signature(method).parameters)
         given = arguments(method, f"{type(calls).__name__}.{name}")
