@@ -9,7 +9,6 @@ A message or a query is an instance of the extension's class where that is insta
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -20,7 +19,7 @@ from peloton.ops.v1 import actors_pb2 as wire
 from peloton.ops.v1 import actors_pb2_grpc
 from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import BadSpec, Conflict, NotFound, ServiceUnavailable, TryLater
-from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, Silence
+from peloton.sdk.ops import Silence
 from peloton.sdk.rpc import READ, RpcName, keyed
 from peloton.sdk.wire import Wire
 
@@ -115,13 +114,8 @@ class ActorCalls(Calls[M]):
                             begun, before = True, message.state
                             yield msgspec.json.decode(before, type=into) if before else None
                 raise ServiceUnavailable("the stream ended")
-            except TryLater as error:
-                silence.goes_on(time.monotonic(), error)
-                pause_s = CROWDED_PAUSE_S
-            except ServiceUnavailable as error:
-                silence.goes_on(time.monotonic(), error)
-                pause_s = SILENCE_PAUSE_S
-            await self._wire.sleep(pause_s)
+            except (TryLater, ServiceUnavailable) as error:
+                await silence.outlast(error, self._wire)
 
 
 async def extension_kinds(wire_of: Wire) -> list[wire.Kind]:

@@ -16,6 +16,7 @@ from peloton.ops.v1 import ops_pb2_grpc
 from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable, TryLater
 from peloton.sdk.rpc import ONCE, READ, RpcName, keyed
+from peloton.sdk.wire import Wire
 
 # Duration of one call of a wait; the server may answer earlier and is called again.
 WAIT_CALL_S = 20.0
@@ -73,6 +74,12 @@ class Silence:
             self._reported = True
             limit = "" if most_s == math.inf else f" for {most_s:g} s at most"
             self._report(f"{error}; retrying{limit}")
+
+    async def outlast(self, error: PelotonError, wire: Wire) -> None:
+        """Wait before a stream that ended with this error is begun again, or raise it."""
+        self.goes_on(time.monotonic(), error)
+        # Of TryLater: too many streams, or we read too slowly and were cut off.
+        await wire.sleep(CROWDED_PAUSE_S if isinstance(error, TryLater) else SILENCE_PAUSE_S)
 
     def is_over(self) -> None:
         if self._report is not None and self._reported:
@@ -203,14 +210,8 @@ class OpsCalls(Calls[M]):
                             begun = True
                             yield message
                 raise ServiceUnavailable("the stream ended")
-            except TryLater as error:
-                # Too many streams, or we read too slowly and were cut off.
-                silence.goes_on(time.monotonic(), error)
-                pause_s = CROWDED_PAUSE_S
-            except ServiceUnavailable as error:
-                silence.goes_on(time.monotonic(), error)
-                pause_s = SILENCE_PAUSE_S
-            await self._wire.sleep(pause_s)
+            except (TryLater, ServiceUnavailable) as error:
+                await silence.outlast(error, self._wire)
 
     @call
     async def hosts(self) -> ops.ListHostsResponse:

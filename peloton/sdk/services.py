@@ -6,7 +6,6 @@ everything is told as it is now, after a `gap`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from peloton.ops.v1 import endpoints_pb2, endpoints_pb2_grpc
 from peloton.sdk.calls import Calls, M, call, stream
 from peloton.sdk.errors import PelotonError, ServiceUnavailable, TryLater
-from peloton.sdk.ops import CROWDED_PAUSE_S, SILENCE_PAUSE_S, Silence
+from peloton.sdk.ops import SILENCE_PAUSE_S, Silence
 from peloton.sdk.rpc import ONCE, RpcName, keyed
 
 EVERYTHING = 1
@@ -129,21 +128,16 @@ class ServiceCalls(Calls[M]):
                         yield WatchTold(message, gap)
                         gap = ""
                 raise ServiceUnavailable("the stream ended")
-            except TryLater as error:
-                silence.goes_on(time.monotonic(), error)
-                pause_s = CROWDED_PAUSE_S
-            except ServiceUnavailable as error:
+            except (TryLater, ServiceUnavailable) as error:
                 if CANCELLED in str(error):
                     return
-                silence.goes_on(time.monotonic(), error)
-                pause_s = SILENCE_PAUSE_S
+                await silence.outlast(error, self._wire)
             except PelotonError as error:
                 if error.kind not in BROKEN:
                     raise
                 if error.kind == "OUT_OF_RANGE":
                     gap, request.start_revision = str(error), EVERYTHING
-                pause_s = SILENCE_PAUSE_S
-            await self._wire.sleep(pause_s)
+                await self._wire.sleep(SILENCE_PAUSE_S)
 
 
 def _admin(name: str) -> RpcName:
