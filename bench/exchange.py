@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.parts import far  # noqa: E402
 from bench.parts.measure import cpu_s, machine, quantile, ratio, spread  # noqa: E402
-from peloton.actors.host.messages import Launch, RunSpec  # noqa: E402
+from peloton.actors.host.messages import Launch
+from peloton.actors.host.run_spec import RunSpec  # noqa: E402
 from peloton.actors.job.slice.messages import ListInstances  # noqa: E402
 from peloton.actors.resources import UNIT, Resources  # noqa: E402
 from peloton.actors.task.messages import Started  # noqa: E402

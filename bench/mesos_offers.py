@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from peloton.actors.host.run_spec import RunSpec
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from peloton.actors.engine.messages import (  # noqa: E402
@@ -30,7 +32,8 @@ from peloton.actors.engine.messages import (  # noqa: E402
 )
 from peloton.actors.host import messages as m  # noqa: E402
 from peloton.actors.resources import UNIT, Resources  # noqa: E402
-from peloton.backends.mesos.backend import Framework, MesosBackend  # noqa: E402
+from peloton.backends.mesos.backend import MesosBackend
+from peloton.backends.mesos.framework import Framework  # noqa: E402
 from peloton.runtime.core.turning.envelope import Envelope  # noqa: E402
 from peloton.runtime.vocabulary import Key, Message  # noqa: E402
 from tests.backends.known_sets import known_sets
@@ -156,7 +159,7 @@ def case(name: str, act: Callable[[], object], more: Callable[[], str] = str) ->
 def run_of(number: int) -> m.StartRun:
     """A task that goes on until the master ends."""
     name = f"0e1f9a3c-1111-4222-8333-444455556666-{number}-1"
-    return m.StartRun(name, m.RunSpec(Resources(UNIT), "sleep 1000"))
+    return m.StartRun(name, RunSpec(Resources(UNIT), "sleep 1000"))
 
 
 def run(chosen: argparse.Namespace) -> Iterator[str]:

@@ -22,7 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench.end_to_end import POOL, TASK, WAIT_S, Bench  # noqa: E402
 from peloton.actors.job.messages import CreateJob, job_key  # noqa: E402
 from peloton.actors.job.slice.messages import ListInstances, slice_key  # noqa: E402
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig  # noqa: E402
+from peloton.actors.job.slice.task_config import (  # noqa: E402
+    Command,
+    TaskConfig,
+)
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources  # noqa: E402
 from peloton.actors.respool.messages import ROOT, CreatePool, PoolConfig, pool_key  # noqa: E402
 from peloton.actors.respool.reclaims import PreemptionPolicy  # noqa: E402

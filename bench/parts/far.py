@@ -17,7 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from peloton.actors.job.slice.messages import InstanceView, ListInstances  # noqa: E402
-from peloton.actors.job.spec import Command, TaskConfig  # noqa: E402
+from peloton.actors.job.slice.task_config import (  # noqa: E402
+    Command,
+    TaskConfig,
+)
 from peloton.actors.resources import UNIT, Resources  # noqa: E402
 from peloton.actors.task.messages import TaskGoals  # noqa: E402
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds  # noqa: E402

@@ -18,8 +18,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from peloton.actors.job.messages import GetJob, JobStates, job_key  # noqa: E402
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig  # noqa: E402
+from peloton.actors.job.messages import GetJob, job_key
+from peloton.actors.job.slice.task_config import (  # noqa: E402
+    Command,
+    TaskConfig,
+)
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates  # noqa: E402
 from peloton.actors.job.state import Job
 from peloton.actors.job.view import get_job, summary, texts  # noqa: E402
 from peloton.actors.respool.messages import pool_key  # noqa: E402

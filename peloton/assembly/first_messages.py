@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from peloton.actors.host.inventory.messages import OpenInventory
-from peloton.actors.host.messages import PORTS_DEFAULT, ConfigureHost, HostGone, PingBackend
+from peloton.actors.host.machine_messages import PORTS_DEFAULT
+from peloton.actors.host.messages import ConfigureHost, HostGone, PingBackend
 from peloton.actors.resources import Resources, millionths
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.assembly.readiness import Readiness

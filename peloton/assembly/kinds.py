@@ -12,8 +12,8 @@ from peloton.actors.host import kind as host
 from peloton.actors.host.inventory import kind as inventory
 from peloton.actors.host.messages import BACKEND_MESSAGES
 from peloton.actors.job import kind as job
-from peloton.actors.job.messages import NOTIFIER_MESSAGES
 from peloton.actors.job.name import kind as name
+from peloton.actors.job.notice_messages import NOTIFIER_MESSAGES
 from peloton.actors.job.slice import kind as slice_
 from peloton.actors.job.slice.parking import ParkingPolicy
 from peloton.actors.job.version import kind as version

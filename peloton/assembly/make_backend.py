@@ -11,9 +11,10 @@ from peloton.assembly.mesos_access import framework_id, secret_of, tls_of
 from peloton.assembly.task_accounts import task_accounts
 from peloton.assembly.task_limits import task_limits
 from peloton.backends.port import Backend
-from peloton.backends.process import EVERY_S, ProcessBackend
+from peloton.backends.process import ProcessBackend
 from peloton.backends.process_runs import KeeperSettings
 from peloton.backends.simulated import RunScript, SimulatedBackend
+from peloton.backends.slack_thread import EVERY_S
 from peloton.failures import CannotStart
 from peloton.runtime.ports import ClusterRecord
 from peloton.runtime.shells.secret_vault import SecretVault
@@ -66,7 +67,8 @@ def _mesos(
 ) -> Backend:
     try:
         # Only where it is wanted: pymesos is an extra.
-        from peloton.backends.mesos.backend import Framework, MesosBackend
+        from peloton.backends.mesos.backend import MesosBackend
+        from peloton.backends.mesos.framework import Framework
         from peloton.backends.mesos.runs.keeper_tasks import KEEPER, KeeperProgram, default_command
     except ImportError as error:
         text = f"{field} needs the extra `mesos` ({error}): {INSTALL_MESOS}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
+from peloton.actors.job.notice_messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.backends.port import Tell
 from peloton.http_client import BrokenAnswer, Request, status_from
 from peloton.pauses import Pauses

@@ -60,11 +60,9 @@ def cassandra_settings(setting: Cassandra, *, connect_s: float) -> CassandraSett
 def open_zookeeper(settings: DaemonSettings, record: ClusterRecord) -> ZooKeeperMembership:
     """Open the membership, which also shows clients where the owners of first shards are."""
     try:
-        from peloton.runtime.adapters.zookeeper_membership import (
-            ZooKeeperConfig,
-            ZooKeeperMembership,
-        )
+        from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
         from peloton.runtime.adapters.zookeeper_nodes import Leader
+        from peloton.runtime.adapters.zookeeper_session import ZooKeeperConfig
     except ImportError as error:
         raise CannotStart(f"zookeeper: {missing_package('kazoo')}") from error
     setting = settings.zookeeper

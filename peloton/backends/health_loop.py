@@ -19,8 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from peloton.actors.host.live.live_messages import RunsChanged
-from peloton.actors.task.messages import ContainerEnd
-from peloton.actors.task.run_messages import HealthCheck
+from peloton.actors.task.run_messages import ContainerEnd, HealthCheck
 from peloton.backends.check_progress import CheckProgress, ReadyProgress
 from peloton.backends.http_probe import probe
 from peloton.backends.run_news import RunNews

@@ -11,14 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from peloton.actors.host.run_spec import RunSpec
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.kinds import RUN_ID
 from peloton.backends.keeper.secret_files import RunSecret
-from peloton.backends.keeper_pods import ContainerOfRun as ContainerOfRun
-from peloton.backends.keeper_pods import ContainersMoved as ContainersMoved
-from peloton.backends.keeper_pods import PodPart as PodPart
-from peloton.backends.keeper_pods import RunPod as RunPod
-from peloton.backends.keeper_pods import read_containers
 
 RunStateName = Literal["queued", "running", "ended"]
 OutcomeName = Literal["SUCCEEDED", "FAILED", "KILLED", "LOST"]
@@ -47,6 +43,69 @@ class RunLimits:
     cpu_quota: bool = False
     pids: int = 0
     disk_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodPart:
+    """A container of several: its command as in a request, and its own variables."""
+
+    name: str
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    init: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPod:
+    """The containers of a run with several.
+
+    `grace_s`: the time in which the others have to end once one has failed. `checked`: the
+    container whose variables checks by commands get.
+    """
+
+    containers: tuple[PodPart, ...]
+    grace_s: float = 30.0
+    checked: str = ""
+
+
+def pod_of(spec: RunSpec) -> RunPod | None:
+    """Return the containers of a run with several."""
+    if not spec.containers:
+        return None
+    parts = [
+        PodPart(one.name, one.value, one.shell, one.arguments, dict(one.environment), one.init)
+        for one in spec.containers
+    ]
+    checked = spec.check.container if spec.check is not None else ""
+    return RunPod(tuple(parts), spec.kill_grace_s, checked)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOfRun:
+    """A container of a run with several, as far as it came."""
+
+    name: str
+    init: bool
+    started_at: float
+    ended_at: float
+    exit_code: int | None
+    signal: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersMoved:
+    """Containers of a run with several have begun or ended, and the run goes on."""
+
+    host: str
+    run_id: str
+    containers: tuple[ContainerOfRun, ...]
+
+
+def read_containers(told: Mapping[str, Any]) -> tuple[ContainerOfRun, ...]:
+    """Return the containers in an end, a list or an event; none for a run of a single one."""
+    return tuple(ContainerOfRun(**one) for one in told.get("containers", ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ from typing import Protocol, runtime_checkable
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted, LimitRuns, RunsChanged
 from peloton.actors.host.machine_messages import (
+    AddHost,
     PortsInUse,
+    RemoveHost,
     RemoveVolumes,
     SetUse,
     SlackReported,
@@ -110,7 +112,7 @@ Order = (
 )  # fmt: skip
 """What hosts send to a backend."""
 
-HostsOrder = m.AddHost | m.RemoveHost
+HostsOrder = AddHost | RemoveHost
 """What an operator sends to a backend whose hosts are configured."""
 
 Report = (

@@ -32,8 +32,8 @@ from peloton.actors.host.machine_messages import (
 )
 from peloton.actors.mentions import unnamed
 from peloton.actors.resources import Resources, amount
-from peloton.actors.task.messages import SECRETS_UNAVAILABLE, ContainerEnd, End, RunOutcome
-from peloton.actors.task.run_messages import HealthCheck
+from peloton.actors.task.messages import SECRETS_UNAVAILABLE, End, RunOutcome
+from peloton.actors.task.run_messages import ContainerEnd, HealthCheck
 from peloton.backends import keeper_folder, volumes
 from peloton.backends import keeper_messages as km
 from peloton.backends.cpu_use import OWN_CPUS
@@ -41,7 +41,7 @@ from peloton.backends.gpu_words import gpu_variables
 from peloton.backends.keeper.kinds import NO_IMAGES, NOT_RUNNABLE
 from peloton.backends.keeper.limits import OFF
 from peloton.backends.keeper_folder import KeeperOwner
-from peloton.backends.keeper_pods import pod_of
+from peloton.backends.keeper_messages import pod_of
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.port_use import PortUse
 from peloton.backends.process_health import ProcessHealth
@@ -54,7 +54,6 @@ from peloton.backends.secrets_first import (
     no_secrets,
     wanted_of,
 )
-from peloton.backends.slack_thread import EVERY_S as EVERY_S
 from peloton.backends.slack_thread import SlackThread
 from peloton.runtime.adapters import private_folder
 from peloton.runtime.core.turning.envelope import Envelope, Reply

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import names_of
 from peloton.actors.host.live.live_messages import ChangesNoted, CheckedSet
-from peloton.actors.task.messages import ContainerEnd
-from peloton.actors.task.run_messages import HealthCheck
+from peloton.actors.task.run_messages import ContainerEnd, HealthCheck
 from peloton.backends import keeper_messages as km
 from peloton.backends.health_loop import CheckedRun, CheckOrder, HealthLoop, TellChanges
 from peloton.runtime.vocabulary import Key

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.machine_messages import AddHost, RemoveHost
 from peloton.runtime.core.turning.envelope import Envelope, Reply
 from peloton.runtime.vocabulary import Key, Refused
 
@@ -69,14 +70,14 @@ class Roster:
                 "the hosts in the configs of the daemons and restart them one by one"
             )
             refused = Refused(IN_FLEET, text)
-        elif isinstance(order, m.AddHost):
+        elif isinstance(order, AddHost):
             report = self._add(order, now)
-        elif isinstance(order, m.RemoveHost):
+        elif isinstance(order, RemoveHost):
             report = self._remove(order)
         waits = envelope.reply_to is not None
         return report, [Reply(envelope.reply_to, refused)] if waits else []
 
-    def _add(self, order: m.AddHost, now: float) -> Envelope:
+    def _add(self, order: AddHost, now: float) -> Envelope:
         self._left.pop(order.host, None)
         self._hosts.setdefault(order.host)
         appeared = m.HostAppeared(order.capacity, order.labels, self._backend, order.ports)
@@ -85,7 +86,7 @@ class Roster:
             self._again_at = now + APPEAR_AGAIN_S
         return self._report(order.host, appeared)
 
-    def _remove(self, order: m.RemoveHost) -> Envelope:
+    def _remove(self, order: RemoveHost) -> Envelope:
         self._unconfirmed.pop(order.host, None)
         self._left[order.host] = order.text or "the host has left"
         return self.left(order.host)

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from peloton.actors.host.live.live_messages import RunChange, RunsChanged
-from peloton.actors.task.messages import ContainerEnd
-from peloton.actors.task.run_messages import LiveRun, TaskHealth, steps_of
+from peloton.actors.task.run_messages import ContainerEnd, LiveRun, TaskHealth, steps_of
 from peloton.backends.check_progress import Verdict
 from peloton.backends.due_times import DueTimes
 from peloton.runtime.vocabulary import Key

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import NamedRuns, names_of
-from peloton.actors.host.live.live_messages import ChangesNoted
+from peloton.actors.host.live.live_messages import ChangesNoted, KnownSet
 from peloton.actors.host.machine_messages import RemoveVolumes, SetUse, UseSet, VolumesRemoved
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.task.messages import End, RunOutcome, parse_pod, pod_id
 from peloton.backends.port import POISON, HostsOrder, Report, ReportProblem, Tell, cannot_be_ordered
 from peloton.backends.roster import Roster
@@ -66,7 +67,7 @@ class SimulatedBackend:
         self._announce_up = False  # after a reset: the hosts have yet to receive `BackendUp`
         # Heap of (time, runs, host): runs that were ordered together mostly end together.
         self._ends: list[tuple[float, _Runs, Key]] = []
-        self._running: dict[Key, dict[str, m.RunSpec | None]] = {}
+        self._running: dict[Key, dict[str, RunSpec | None]] = {}
         self._adopted: dict[Key, NamedRuns] = {}  # running, too: known from the ledger, as sets
         self._ended: dict[str, m.RunEnd] = {}  # until they are forgotten, oldest first
         self._epochs: dict[Key, int] = {}
@@ -215,7 +216,7 @@ class SimulatedBackend:
                 if run in running or self._adopted_run(host, run) is not None:
                     self._health.watch(host, run, check=some.check, since=some.since, now=now)
 
-    def _adopt(self, host: Key, some: m.KnownSet, now: float) -> list[m.RunEnd]:
+    def _adopt(self, host: Key, some: KnownSet, now: float) -> list[m.RunEnd]:
         """Adopt the unknown runs of a set; return the ends of those that have ended."""
         adopted = self._adopted.setdefault(host, {})
         running, ends = self._running.get(host), []
@@ -231,10 +232,10 @@ class SimulatedBackend:
                 raw &= ~(1 << member)
         if raw:
             adopted[name] = adopted.get(name, 0) | raw
-            self._end_later(host, m.KnownSet(some.crowd, some.run, Bits(raw), some.since), now)
+            self._end_later(host, KnownSet(some.crowd, some.run, Bits(raw), some.since), now)
         return ends
 
-    def _end_later(self, host: Key, some: m.KnownSet, now: float) -> None:
+    def _end_later(self, host: Key, some: KnownSet, now: float) -> None:
         by_time: dict[float, int] = {}
         if self._fates.spread:
             for member in some.members:
@@ -302,12 +303,12 @@ class SimulatedBackend:
         if len(self._ended) > ENDED_KEPT_MAX:
             del self._ended[next(iter(self._ended))]
 
-    def _duration_s(self, run: str, spec: m.RunSpec | None) -> float:
+    def _duration_s(self, run: str, spec: RunSpec | None) -> float:
         text = _variable(spec, DURATION_VARIABLE)
         duration_s = _number(text, self._fates.duration_s)
         return duration_s * (1 + self._fates.spread * self._chance(run, "duration"))
 
-    def _outcome(self, run: str, spec: m.RunSpec | None) -> RunOutcome:
+    def _outcome(self, run: str, spec: RunSpec | None) -> RunOutcome:
         text = _variable(spec, EXIT_VARIABLE)
         failed = self._chance(run, "outcome") < self._fates.failing
         code = int(_number(text, float(failed)))
@@ -324,7 +325,7 @@ def _report(host: Key, report: Report) -> Envelope:
     return Envelope(host, report, sender=SIMULATED_BACKEND)
 
 
-def _variable(spec: m.RunSpec | None, name: str) -> str | None:
+def _variable(spec: RunSpec | None, name: str) -> str | None:
     if spec is None:
         return None
     return dict(spec.environment).get(name)

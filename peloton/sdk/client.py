@@ -21,30 +21,25 @@ from peloton.ops.v1.actors_pb2 import Kind
 from peloton.sdk.actors import ActorCalls, extension_kinds
 from peloton.sdk.addresses import Addresses, Written, ZooKeeperAddresses, addresses_of
 from peloton.sdk.calls import Blocking, Calls, M, call, make_block
-from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, from_environment
+from peloton.sdk.credentials import Credentials, Login, from_environment
 from peloton.sdk.hosts import HostCalls
 from peloton.sdk.internals import InternalCalls
-from peloton.sdk.jobs import JobQuery, Jobs
+from peloton.sdk.jobs import Jobs
 from peloton.sdk.names import JobNaming, fill, resolved
-from peloton.sdk.ops import OpsCalls, WaitResult
+from peloton.sdk.ops import OpsCalls
 from peloton.sdk.outputs import OutputCalls
 from peloton.sdk.plans import PlanCalls
 from peloton.sdk.pods import PodCalls
 from peloton.sdk.pools import PoolCalls
 from peloton.sdk.schedules import ScheduleCalls
 from peloton.sdk.services import ServiceCalls
-from peloton.sdk.stateless import BatchOptions, StatelessCalls
-from peloton.sdk.tasks import TaskCalls, TaskQuery
+from peloton.sdk.stateless import StatelessCalls
+from peloton.sdk.tasks import TaskCalls
 from peloton.sdk.transports import BlockingTransport, Transport
 from peloton.sdk.updates import UpdateCalls
 from peloton.sdk.volumes import VolumeCalls
 from peloton.sdk.wire import SERVICES, USER, Wire
 from peloton.sdk.zookeeper import DEFAULT_ZK_ROOT, LOOKUP_S_MAX, leaders
-
-__all__ = [
-    "Client", "ClientTlsFiles", "Credentials", "JobQuery", "Login", "BatchOptions", "TaskQuery",
-    "WaitResult",
-]  # fmt: skip
 
 API = "127.0.0.1:5397"
 API_VARIABLE = "PELOTON_API"

@@ -23,7 +23,7 @@ import msgspec
 import pytest
 
 from peloton.assembly.kinds import SERVICE_MESSAGES, kinds
-from peloton.runtime.core.entities.codec import decode, encode
+from peloton.runtime.core.entities.encoding import decode, encode
 from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Bits
 from peloton.settings.daemon import ALONE_SHARDS

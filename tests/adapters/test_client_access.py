@@ -25,8 +25,15 @@ from peloton.assembly.daemon import Daemon
 from peloton.failures import CannotStart
 from peloton.processes.preflight import of_daemon
 from peloton.runtime.adapters.grpc_certificates import ListenerPems
-from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
-from peloton.sdk.credentials import CallRoute, Routes, from_environment
+from peloton.sdk.client import Client
+from peloton.sdk.credentials import (
+    CallRoute,
+    ClientTlsFiles,
+    Credentials,
+    Login,
+    Routes,
+    from_environment,
+)
 from peloton.sdk.errors import BadSpec, Denied, PelotonError, ServiceUnavailable
 from peloton.settings import access_files
 from peloton.settings.access_files import BadSecretFile, ClusterEntry

@@ -13,8 +13,8 @@ import pytest
 from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.serving import Server
-from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
-from peloton.sdk.credentials import Routes
+from peloton.sdk.client import Client
+from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login, Routes
 from peloton.sdk.errors import Denied, PelotonError, ServiceUnavailable
 from peloton.settings import access_files
 from peloton.settings.access_files import ClusterEntry

@@ -9,14 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from peloton.actors.job.messages import (
-    NOTIFIER,
-    JobStates,
-    Notice,
-    NoticeHandled,
-    PostNotice,
-    job_key,
-)
+from peloton.actors.job.messages import job_key
+from peloton.actors.job.notice_messages import NOTIFIER, Notice, NoticeHandled, PostNotice
+from peloton.actors.job.stages import JobStates
 from peloton.assembly import notifier
 from peloton.assembly.notifier import Notifier, Retries
 from peloton.pauses import Pauses

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
+from peloton.assembly.installed import BadInstalled
 from peloton.assembly.strategies import (
     STRATEGY_GROUP,
-    BadInstalled,
     installed_strategies,
     strategies_of,
     strategy_problems,

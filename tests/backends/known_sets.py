@@ -6,7 +6,8 @@ Of a run they say only that it runs, and since when.
 from __future__ import annotations
 
 from peloton.actors.host.ledger import by_crowd, names_of
-from peloton.actors.host.messages import KnownSet, RunsListed
+from peloton.actors.host.live.live_messages import KnownSet
+from peloton.actors.host.messages import RunsListed
 from peloton.runtime.vocabulary import Bits
 
 

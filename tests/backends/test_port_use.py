@@ -9,14 +9,15 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.machine_messages import PortsInUse
+from peloton.actors.host.run_spec import Port, RunSpec
 from peloton.actors.resources import Resources
 from peloton.backends.port_use import AGAIN_S, PortUse, is_in_use
 
-PICKED = m.RunSpec(Resources(), "x", ports=(m.Port("http", 0),))
+PICKED = RunSpec(Resources(), "x", ports=(Port("http", 0),))
 
 
-def fixed(number: int) -> m.RunSpec:
-    return m.RunSpec(Resources(), "x", ports=(m.Port("http", number),))
+def fixed(number: int) -> RunSpec:
+    return RunSpec(Resources(), "x", ports=(Port("http", number),))
 
 
 class Told:
@@ -26,7 +27,7 @@ class Told:
         self.words: list[tuple[str, PortsInUse]] = []
         self.use = PortUse(lambda host, word: self.words.append((host, word)))
 
-    def start(self, host: str, run: str, spec: m.RunSpec, *, port: int) -> bool:
+    def start(self, host: str, run: str, spec: RunSpec, *, port: int) -> bool:
         order = (m.StartRun(run, spec, (port,)),)
         return bool(self.use.startable(host, order, known=()))
 

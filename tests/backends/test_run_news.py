@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.actors.host.live.live_messages import RunsChanged
-from peloton.actors.task.messages import ContainerEnd
-from peloton.actors.task.run_messages import LiveRun, TaskHealth, steps_of
+from peloton.actors.task.run_messages import ContainerEnd, LiveRun, TaskHealth, steps_of
 from peloton.backends.check_progress import Verdict
 from peloton.backends.run_news import REPEAT_S, RunNews
 from peloton.runtime.vocabulary import key

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import KnownSet, ListRuns, RunsEnded, RunsListed
+from peloton.actors.host.live.live_messages import KnownSet
+from peloton.actors.host.messages import ListRuns, RunsEnded, RunsListed
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, pod_id
 from peloton.backends.simulated import RunScript, SimulatedBackend
@@ -13,7 +15,7 @@ from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Bits, Key, Message, key
 
 HOST, CROWD = key("host", "h"), Key("task/j/1")
-SPEC = m.RunSpec(Resources(), "true")
+SPEC = RunSpec(Resources(), "true")
 SETS = (KnownSet(CROWD, 1, Bits.of(0, 1), 5.0), KnownSet(CROWD, 2, Bits.of(1), 7.0))
 SINGLE = tuple(
     KnownSet(CROWD, known.run, Bits.of(member), known.since)

@@ -22,9 +22,10 @@ import yaml
 from kazoo.client import KazooClient
 
 from peloton import INSTALL_FLEET
-from peloton.assembly.daemon import CannotStart, Daemon
+from peloton.assembly.daemon import Daemon
 from peloton.backends import keeper_folder
 from peloton.backends.keeper_folder import KeeperOwner
+from peloton.failures import CannotStart
 from peloton.processes.preflight import of_daemon, soon_over
 from peloton.runtime.adapters import folder_origin
 from peloton.runtime.adapters.data_folder import DataFolder

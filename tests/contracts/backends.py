@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.machine_messages import AddHost, RemoveHost
+from peloton.actors.host.run_spec import Container, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.port import Backend
 from peloton.backends.process import RUN, ProcessBackend, TaskLimits
@@ -38,16 +40,16 @@ def run(name: str, seconds: float = 600.0, code: int = 0) -> m.StartRun:
     """A run that ends after so long with this exit code, on any backend."""
     environment = ((DURATION_VARIABLE, str(seconds)), (EXIT_VARIABLE, str(code)))
     value = f"sleep {seconds}; exit {code}"
-    return m.StartRun(name, m.RunSpec(Resources(UNIT), value, environment=environment))
+    return m.StartRun(name, RunSpec(Resources(UNIT), value, environment=environment))
 
 
 def pod(name: str, seconds: float, code: int = 0) -> m.StartRun:
     """The same of a container with an init container before it and another beside it."""
     alone = run(name, seconds, code)
     containers = (
-        m.Container("first", "true", image=POD_IMAGE, init=True),
-        m.Container("main", alone.spec.value, image=POD_IMAGE),
-        m.Container("beside", f"sleep {seconds}", image=POD_IMAGE),
+        Container("first", "true", image=POD_IMAGE, init=True),
+        Container("main", alone.spec.value, image=POD_IMAGE),
+        Container("beside", f"sleep {seconds}", image=POD_IMAGE),
     )
     return replace(alone, spec=replace(alone.spec, containers=containers, image=POD_IMAGE))
 
@@ -136,11 +138,11 @@ class BackendRig:
 
     def take_away(self, host: Key) -> None:
         """The machine is gone; what runs there may go on."""
-        self.order(m.RemoveHost(host, self.left_text))
+        self.order(RemoveHost(host, self.left_text))
 
     def bring_back(self, host: Key) -> None:
         """It is there again."""
-        self.order(m.AddHost(host, CAPACITY))
+        self.order(AddHost(host, CAPACITY))
 
     def gated(self, name: str) -> m.StartRun:
         """A run that goes on until its gate is opened, also where its machine is away."""

@@ -15,7 +15,8 @@ from typing import Protocol
 from kazoo.client import KazooClient
 
 from peloton.chaos.nemesis.proxy import Door
-from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_session import ZooKeeperConfig
 from peloton.runtime.ports import (
     MemberNode,
     Membership,

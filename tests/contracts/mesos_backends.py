@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from peloton.actors.engine.messages import AskSubscription, BackendOpen, OpenBackend, Subscribe
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT, Resources
-from peloton.backends.mesos.backend import Framework, MesosBackend
+from peloton.backends.mesos.backend import MesosBackend
 from peloton.backends.mesos.conversation import LEFT
+from peloton.backends.mesos.framework import Framework
 from peloton.backends.port import Backend
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message, key

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.kind import MESSAGES
-from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
+from peloton.actors.host.machine_messages import AddHost, HostUse, RemoveHost, SetUse, UseSet
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.task.messages import End
 from peloton.backends import port
 from peloton.placement.messages import Label
@@ -33,7 +34,7 @@ from tests.contracts.backends import (
 
 LABELS = (Label("rack", "r7"),)
 PORTS = (40000, 40010)
-APPEARS = m.AddHost(NEW, CAPACITY, LABELS, PORTS)
+APPEARS = AddHost(NEW, CAPACITY, LABELS, PORTS)
 
 
 with_containers = pytest.mark.parametrize("rig", RIGS, indirect=True)
@@ -79,7 +80,7 @@ def test_who_shares_its_machine_with_nobody_says_so_at_once_also_of_one_that_lef
         return
     rig.order(SetUse(HOST, 1, HostUse.DRAINING, 1), SetUse(HOST, 1, HostUse.OUT_OF_USE, 2))
     assert [rig.next_report(UseSet), rig.next_report(UseSet)] == [UseSet(1), UseSet(2)]
-    rig.order(m.RemoveHost(HOST, "unplugged"))
+    rig.order(RemoveHost(HOST, "unplugged"))
     rig.order(SetUse(HOST, 1, HostUse.IN_USE, 3))
     assert rig.next_report(UseSet) == UseSet(3)
 
@@ -268,7 +269,7 @@ def test_in_a_fleet_no_machine_is_added_or_removed(rig: BackendRig) -> None:
     """The host may live at another daemon, whose backend would not learn of it: it would be
     reported for ever, or come back with the next ping."""
     if Exempt.CONFIGURED_HOSTS in rig.exempt:
-        for order in (APPEARS, m.RemoveHost(HOST, "unplugged")):
+        for order in (APPEARS, RemoveHost(HOST, "unplugged")):
             refused = rig.ask(order)
             assert isinstance(refused, Refused) and "are the agents" in refused.text
         return
@@ -277,7 +278,7 @@ def test_in_a_fleet_no_machine_is_added_or_removed(rig: BackendRig) -> None:
     rig.next_report(m.RunsListed, NEW)
     rig.backend.rename("m1", number=0, count=1)  # as the shell does in a fleet
     before = len(rig.reports)
-    for order in (m.AddHost(Key("host/newer"), CAPACITY), m.RemoveHost(HOST, "unplugged")):
+    for order in (AddHost(Key("host/newer"), CAPACITY), RemoveHost(HOST, "unplugged")):
         refused = rig.ask(order)
         assert isinstance(refused, Refused) and "only at a daemon that is alone" in refused.text
         rig.order(order)  # without an answer it does as little
@@ -299,7 +300,7 @@ def test_a_run_that_ended_while_its_host_was_gone_is_told_when_it_is_back(
         rig.open_gate("r-0-1")
         rig.order(other)
     else:
-        rig.order(m.StartRuns(HOST, 1, (run("r-0-1", 0.05),)), m.RemoveHost(HOST), other)
+        rig.order(m.StartRuns(HOST, 1, (run("r-0-1", 0.05),)), RemoveHost(HOST), other)
     rig.ends("o-0-1", to=OTHER)
     assert not [to for to, report in rig.reports if to == HOST and isinstance(report, m.RunsEnded)]
     rig.bring_back(HOST)
@@ -310,7 +311,7 @@ def test_a_run_that_ended_while_its_host_was_gone_is_told_when_it_is_back(
     assert ends == {"r-0-1": End.SUCCEEDED}
 
 
-BAD = m.StartRun("bad-0-1", m.RunSpec(CAPACITY, "true", environment=(("A",),)))  # type: ignore[arg-type]
+BAD = m.StartRun("bad-0-1", RunSpec(CAPACITY, "true", environment=(("A",),)))  # type: ignore[arg-type]
 
 
 @with_containers

@@ -13,6 +13,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import (
     ChangesNoted,
     CheckedSet,
+    KnownSet,
     RunChange,
     RunsChanged,
 )
@@ -79,7 +80,7 @@ def test_another_daemon_is_told_what_is_checked_and_tells_it_anew(
     first = told(rig)
     rig.reconnect()
     rig.next_report(m.BackendUp)
-    known = m.KnownSet(CROWD, 1, Bits.of(0), 0.0)
+    known = KnownSet(CROWD, 1, Bits.of(0), 0.0)
     some = CheckedSet(CROWD, 1, Bits.of(0), by_http(port), 0.0)
     rig.now += 0.5
     rig.order(m.ListRuns(HOST, 1, 7.0, (known,), (some,)))

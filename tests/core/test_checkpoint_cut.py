@@ -18,7 +18,8 @@ from peloton.runtime.core.shard import Shard
 from peloton.runtime.vocabulary import Decision, Due, Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench, frames_after
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 
 A, X = panel("a"), key("note", "x")
 METERS = (Key("meter/1"), Key("meter/2"))

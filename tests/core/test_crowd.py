@@ -18,7 +18,8 @@ from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.vocabulary import Key, Message, members_of
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 
 MEMBERS = 5
 METERS = tuple(Key(f"meter/{at}") for at in range(3))

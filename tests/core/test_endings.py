@@ -9,11 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core.ended.endings import (
-    ENDED_ROWS_PER_ROUND,
-    RowDamaged,
-    open_row,
-)
+from peloton.runtime.core.ended.ended_rows import RowDamaged, open_row
+from peloton.runtime.core.ended.endings import ENDED_ROWS_PER_ROUND
 from peloton.runtime.core.offline.digest import alike, digest
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.sharding import Sharding
@@ -31,7 +28,8 @@ from peloton.runtime.vocabulary import (
 )
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 
 X = key("note", "x")
 

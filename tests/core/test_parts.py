@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peloton.runtime.core import checkpoint as c
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 
 SIZES = st.sampled_from([0, 1, 100, c.PIECE_BYTES_MAX - 1, c.PIECE_BYTES_MAX])
 LARGE = st.sampled_from([c.PIECE_BYTES_MAX + 1, 2 * c.PIECE_BYTES_MAX, 3 * c.PIECE_BYTES_MAX + 7])

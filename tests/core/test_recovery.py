@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.runtime.core.entities.codec import Entry, encode
+from peloton.runtime.core.entities.codec import Entry
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.recovery import Unrecoverable, restore
 from peloton.runtime.ports import Frame
 from peloton.runtime.vocabulary import Bits, Decision, Key, Send, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 
 A, X = panel("a"), key("note", "x")
 

@@ -13,7 +13,8 @@ from peloton.runtime.core.turning.pump import Budget
 from peloton.runtime.vocabulary import Absent, Bits, Decision, Key, Refused, Seen, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 from tests.toy.messages import Power
 
 

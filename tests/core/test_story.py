@@ -13,8 +13,8 @@ import pytest
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.vocabulary import Unavailable
 from tests.toy import messages as w
+from tests.toy.daemon import panel
 from tests.toy.hooked_rows import StoreCall
-from tests.toy.kinds import panel
 from tests.toy.mortal import Fate
 from tests.toy.story import COMMANDS, Story
 

@@ -17,8 +17,9 @@ from peloton.actors.host.facts import RunsForgotten
 from peloton.actors.task.messages import Policy, TaskGoals, crowd_key
 from peloton.actors.task.state import Task, TaskStates
 from peloton.assembly.kinds import kinds
-from peloton.runtime.core.entities.codec import CROWD, Codec, Entry, UnknownFact, decode, encode
+from peloton.runtime.core.entities.codec import CROWD, Codec, Entry, UnknownFact
 from peloton.runtime.core.entities.crowd import Crowd
+from peloton.runtime.core.entities.encoding import decode, encode
 from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Bits, Key
 from peloton.settings.daemon import ALONE_SHARDS

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.job.messages import JobCreated, JobDeleted, JobStates, JobView, job_key
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobView, job_key
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.world.history import Asked, Operation, faults
 from peloton.chaos.nemesis import operations
 from peloton.chaos.nemesis.clients import SharedRecord, WantedJob

@@ -27,7 +27,8 @@ from peloton.chaos.nemesis.probe import Probe
 from peloton.chaos.nemesis.proxy import Door
 from peloton.chaos.nemesis.takeovers import takeover_mark
 from peloton.chaos.nemesis.timeline import Timeline
-from peloton.runtime.core.entities.codec import FRAME_FORMAT, Codec, encode
+from peloton.runtime.core.entities.codec import FRAME_FORMAT, Codec
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.owning.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId
 from peloton.settings.daemon import ALONE_SHARDS

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from tests.house.tree import ROOT, Module, imports, under
 
-# All a kind has to say to another: `messages.py`, modules called after it (`hold_messages.py`), and
-# how what a message wants is read.
-SHARED_FILE = re.compile(r"(\w+_)?messages|conditions|filters")
+# All a kind has to say to another: its messages, and the values that they carry: specs and configs,
+# names, states (`stages.py`), and how what a message wants is read. Modules that are called after
+# one, such as `hold_messages.py`, are of the same sort.
+SHARED_FILE = re.compile(r"(\w+_)?(messages|spec|config|names)|stages|conditions|filters")
 # What stands beside the folders of the kinds is no kind's: resources, pauses, mentions.
 VALUES = tuple(
     f"peloton.actors.{file.stem}"
@@ -20,9 +21,9 @@ VALUES = tuple(
     if file.stem != "__init__"
 )
 # A parent whose index is derived from its children's states, where the two share a shard, may be
-# named here with those children; it may then read their state.py as well: a slice counts its
-# tasks by state, the tree of pools sums its lots, an inventory its hosts. What they would say in
-# messages instead could drift from what they are.
+# named here with those children; it may then read their state.py and views as well: a slice counts
+# its tasks by state, the tree of pools sums its lots, an inventory its hosts. What they would say
+# in messages instead could drift from what they are.
 FOLLOWS: dict[str, tuple[str, ...]] = {
     "peloton.actors.job.slice": ("peloton.actors.task",),
     "peloton.actors.respool": ("peloton.actors.respool.lot",),
@@ -113,7 +114,7 @@ def kind_of(path: str) -> str | None:
 
 
 def kinds(module: Module) -> Iterator[str]:
-    """Whether a kind reads another's messages.py and nothing more."""
+    """Whether a kind reads what another says to it, and nothing more."""
     mine = kind_of(module.path)
     values = module.path.removesuffix(".py").replace("/", ".") in VALUES
     if mine is None and not values:
@@ -127,7 +128,7 @@ def kinds(module: Module) -> Iterator[str]:
         if mine is not None and allowed(mine, name):
             continue
         seen.add(node.lineno)
-        words = f"reads {name}: of another kind only messages.py or *_messages.py may be read"
+        words = f"reads {name}: of another kind only its messages and their values may be read"
         yield module.at(node, f"{words}, so send a message")
 
 
@@ -135,8 +136,9 @@ def allowed(mine: str, name: str) -> bool:
     words = name.split(".")
     if any(SHARED_FILE.fullmatch(word) for word in words):
         return True
-    if any(under(name, f"{child}.state") for child in FOLLOWS.get(mine, ())):
-        return True
+    for child in FOLLOWS.get(mine, ()):
+        if under(name, child) and re.fullmatch(r"state|(\w+_)?view", words[child.count(".") + 1]):
+            return True
     if not under(name, mine):
         # `from peloton.actors.task import messages` names the package as well as the module.
         return name in KIND_PACKAGES

@@ -5,6 +5,8 @@ The only exceptions are the names that every kind of actor has.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.house import names
 from tests.house.tree import Module, hold, read
 
@@ -15,6 +17,31 @@ def test_a_class_is_defined_once() -> None:
 
 def test_what_is_imported_by_its_bare_name_means_one_thing() -> None:
     hold(names.ambiguous_imports(read("peloton")))
+
+
+def test_a_name_is_imported_from_where_it_is_defined() -> None:
+    hold(names.second_homes([*read("peloton"), *read("tests")]))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("from peloton.a import Plan as Plan", "hands on Plan: import it from the module"),
+        ("from peloton.b import Plan", "imports Plan from peloton.b, which only imports it"),
+        ("from peloton.a import Plan\nfrom peloton.b import Other\nfrom peloton import b", ""),
+        ("from peloton.package import Plan", ""),
+    ],
+)
+def test_a_second_home_of_a_name_is_noticed(source: str, said: str) -> None:
+    modules = [
+        Module("peloton/a.py", "class Plan: ..."),
+        Module("peloton/b.py", "from peloton.a import Plan\nclass Other(Plan): ..."),
+        Module("peloton/package/__init__.py", "from peloton.a import Plan as Plan"),
+        Module("peloton/c.py", source),
+    ]
+    found = [*names.second_homes(modules)]
+    assert len(found) == bool(said)
+    assert all(line.startswith(f"peloton/c.py:1: {said}") for line in found)
 
 
 def test_a_second_class_of_one_name_is_noticed() -> None:

@@ -18,7 +18,6 @@ from peloton.placement.messages import (
     GangWish,
     HostDeltas,
     Label,
-    Message,
     Placed,
     Shape,
     Unplaced,
@@ -26,7 +25,7 @@ from peloton.placement.messages import (
 )
 from peloton.placement.placer import EXPLAINED_MAX, Placer
 from peloton.placement.waiting_wishes import KEPT_LOST_S
-from peloton.runtime.vocabulary import Bits, Key, Send
+from peloton.runtime.vocabulary import Bits, Key, Message, Send
 
 from .hosts import INVENTORY, SLICE, host, label, placer_of, res
 

@@ -25,7 +25,8 @@ from peloton.ops.v1 import ops_pb2 as ops
 from peloton.sdk import errors
 from peloton.sdk import ops as sdk_ops
 from peloton.sdk.client import Client as BlockingClient
-from peloton.sdk.client import Credentials, JobQuery, Login
+from peloton.sdk.credentials import Credentials, Login
+from peloton.sdk.jobs import JobQuery
 from peloton.sdk.names import AmbiguousName
 from tests.sdk.driven import DrivenClient
 from tests.sdk.fakes import JOB, POOL, Cluster, serving

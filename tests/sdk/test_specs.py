@@ -22,7 +22,7 @@ from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
 from peloton.sdk import render, specs
 from peloton.sdk.errors import BadSpec
 from peloton.sdk.yaml_text import load_yaml
-from peloton.settings.daemon import read_settings as read_settings
+from peloton.settings.daemon import read_settings
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 POOLS = ("hello_world_pool.yaml",)

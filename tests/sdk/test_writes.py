@@ -21,10 +21,13 @@ from peloton.gateway.access.access_table import ACCESS_TABLE
 from peloton.ops.v1 import actors_pb2 as actors
 from peloton.sdk import errors
 from peloton.sdk.calls import Calls, call
-from peloton.sdk.client import BatchOptions, Client, JobQuery, TaskQuery
+from peloton.sdk.client import Client
 from peloton.sdk.internals import FreeAmounts
+from peloton.sdk.jobs import JobQuery
 from peloton.sdk.outputs import OutputsWanted
 from peloton.sdk.schedules import Timing
+from peloton.sdk.stateless import BatchOptions
+from peloton.sdk.tasks import TaskQuery
 from tests.sdk.fakes import JOB, POOL
 
 UNKEYED = {"ops.redrive"}

@@ -25,9 +25,11 @@ from peloton.actors.engine.messages import (
 )
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangesNoted, RunChange, RunsChanged
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.run_messages import TaskHealth
-from peloton.backends.mesos.backend import Framework, MesosBackend
+from peloton.backends.mesos.backend import MesosBackend
+from peloton.backends.mesos.framework import Framework
 from peloton.backends.mesos.runs.keeper_tasks import KeeperProgram, default_command
 from peloton.backends.secrets_first import ReadSecrets, no_secrets
 from peloton.runtime.core.turning.envelope import Envelope
@@ -49,7 +51,7 @@ def framework(
 def order(value: str, *, cpus: float = 0.1, memory_mb: int = 32, **spec: Any) -> m.StartRun:
     """One run of a new job."""
     need = Resources(int(cpus * UNIT), memory_mb * UNIT)
-    return m.StartRun(f"{uuid.uuid4()}-0-1", m.RunSpec(need, value, **spec))
+    return m.StartRun(f"{uuid.uuid4()}-0-1", RunSpec(need, value, **spec))
 
 
 class MesosHosts:

@@ -11,7 +11,8 @@ from peloton.runtime.shells.root import Root, start
 from peloton.runtime.simulation.memory_rows import MemoryRows
 from peloton.runtime.vocabulary import key
 from tests.toy import messages as w
-from tests.toy.kinds import KINDS, SIZES, panel
+from tests.toy.daemon import panel
+from tests.toy.kinds import KINDS, SIZES
 
 WAIT_S_MAX = 60.0
 """For what takes a moment, on a machine that has other things to do."""

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.links.packing import MailBatch, Packing, Route
 from peloton.runtime.core.links.parcels import Link, LinkLimits
 from peloton.runtime.core.links.wire import Parcel

@@ -19,7 +19,7 @@ from peloton.runtime.shells.shell_messages import Drain, Mail
 from peloton.runtime.vocabulary import Key, Unavailable
 from tests.shells.stage import NOTE, Stage
 from tests.toy import messages as w
-from tests.toy.kinds import panel
+from tests.toy.daemon import panel
 
 PANEL = panel("x")
 

@@ -44,7 +44,7 @@ from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import Key, Unavailable, key
 from tests.shells.stage import NOTE, Desk, Stage
 from tests.toy import messages as w
-from tests.toy.kinds import panel
+from tests.toy.daemon import panel
 
 LAMPS, METER, CITY = panel("a"), key("meter", 0), ShardId("city", 0)
 INSTALL, SWITCH = Envelope(LAMPS, w.Install(2)), Envelope(LAMPS, w.Switch(True))

@@ -19,7 +19,7 @@ from peloton.runtime.vocabulary import Key, key
 from tests.shells.stage import Desk
 from tests.shells.test_round import CITY, Town, note_in
 from tests.toy import messages as w
-from tests.toy.kinds import panel
+from tests.toy.daemon import panel
 
 
 def senders(desk: Desk) -> list[Key]:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.host.messages import SecretRef
-from peloton.actors.job.entity_version import EntityVersion
-from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView
-from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.host.run_spec import SecretRef
+from peloton.actors.job.messages import JobSummary, JobView
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
 from peloton.assembly import secret_sweep
 from peloton.assembly.job_file_sweep import KEPT_S, JobFileSweep
 from peloton.assembly.secret_sweep import SecretSweep

@@ -31,8 +31,8 @@ from peloton.runtime.simulation.scheduled import begun
 from peloton.runtime.vocabulary import ShardDamaged, Unavailable, key
 from tests.shells.stage import NOTE, Desk, Stage
 from tests.toy import messages as w
+from tests.toy.daemon import panel
 from tests.toy.hooked_rows import AnswerLost, StoreCall
-from tests.toy.kinds import panel
 
 
 def commit(stage: Stage, *some: Work) -> Answer:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tests.toy.daemon import BULB, PANEL, bulbs, panel
+from tests.toy.daemon import BULB, PANEL
 from tests.toy.fleet import GRID, METER
 from tests.toy.note import NOTE
-
-__all__ = ["KINDS", "SIZES", "bulbs", "panel"]
 
 SIZES = {"house": 2, "city": 1}
 KINDS = {kind.name: kind for kind in (BULB, PANEL, METER, GRID, NOTE)}

@@ -19,8 +19,9 @@ from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.stepper import Stepper
 from peloton.runtime.vocabulary import Absent, Key, Message, Query, Unavailable, key
 from tests.toy import messages as w
+from tests.toy.daemon import panel
 from tests.toy.hooked_rows import StoreCall
-from tests.toy.kinds import KINDS, SIZES, panel
+from tests.toy.kinds import KINDS, SIZES
 from tests.toy.mortal import Fate, Mortal
 
 COMMANDS: tuple[tuple[Key, Message], ...] = (

@@ -9,8 +9,9 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import HostStates
-from peloton.actors.job.messages import JobStates
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.storm import ClusterScenario, StormRun, draw, play, smaller
 from peloton.chaos.cluster.work import agents
@@ -161,7 +162,7 @@ def test_an_older_list_comes_behind_a_newer_one() -> None:
 
 def test_orders_lose_single_launches_and_kills() -> None:
     told = Told(dropped=1.0, unheard=1.0)
-    spec = m.RunSpec(NEED, "x")
+    spec = RunSpec(NEED, "x")
     launch = m.StartRuns(HOST, 1, (m.StartRun(RUN, spec),))
     assert told.updates.obeyed(launch) == (m.StartRuns(HOST, 1, ()), [])
     assert told.updates.obeyed(m.StopRuns(HOST, 1, (RUN,), 1.0)) == (
@@ -174,7 +175,7 @@ def test_orders_lose_single_launches_and_kills() -> None:
 
 def test_a_launch_that_was_rescinded_never_starts() -> None:
     told = Told(rescinded=1.0)
-    launch = m.StartRuns(HOST, 1, (m.StartRun(RUN, m.RunSpec(NEED, "x")),))
+    launch = m.StartRuns(HOST, 1, (m.StartRun(RUN, RunSpec(NEED, "x")),))
     left, (report,) = told.updates.obeyed(launch)
     assert isinstance(left, m.StartRuns) and not left.runs
     assert [end.outcome for end in report.message.ends] == [RESCINDED]  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import pytest
 
 from peloton.actors.host import facts as hf
 from peloton.actors.job.messages import DeleteJob
-from peloton.actors.job.spec import Override, TaskConfig
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.checks import (

@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 import pytest
 
-from peloton.actors.job.messages import CreateJob, DeleteJob, JobStates
+from peloton.actors.job.messages import CreateJob, DeleteJob
+from peloton.actors.job.stages import JobStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_id, job_spec
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turning.envelope import Envelope, Stamp
 from peloton.runtime.simulation.daemon import SimulatedDaemon

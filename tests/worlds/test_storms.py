@@ -12,15 +12,9 @@ import zlib
 
 import pytest
 
-from peloton.actors.job.messages import (
-    AddOverrides,
-    CreateJob,
-    DeleteJob,
-    JobCreated,
-    JobStates,
-    StopJob,
-)
-from peloton.actors.job.spec import Override, TaskConfig
+from peloton.actors.job.messages import AddOverrides, CreateJob, DeleteJob, JobCreated, StopJob
+from peloton.actors.job.slice.task_config import Override, TaskConfig
+from peloton.actors.job.stages import JobStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster

@@ -14,8 +14,7 @@ from peloton.chaos.cluster.branches import BRANCHES, limit_name
 from peloton.chaos.cluster.storm import ClusterScenario, Played, draw, play, smaller
 from peloton.runtime.core.journal import register, segments
 from peloton.runtime.core.journal.segments import SEGMENT_FRAMES
-from peloton.runtime.core.links.parcels import Link
-from peloton.runtime.core.links.parcels import LinkLimits as LinkLimits
+from peloton.runtime.core.links.parcels import Link, LinkLimits
 from peloton.runtime.ports import FRAME_PART_BYTES_MAX
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.scenario import StormAction, changed

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.machine_messages import HostUse, VolumeConfig
-from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.host.messages import RunEnd
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
 from peloton.placement.messages import Label

@@ -18,6 +18,7 @@ from peloton.actors.host.devices import (
 )
 from peloton.actors.host.holds.task_holds import alive, members_held, room_beside
 from peloton.actors.host.ledger import pick_ports
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host, Maintenance, ports_given
 from peloton.actors.host.volumes import with_volumes
 from peloton.actors.resources import Resources
@@ -74,7 +75,7 @@ def granted(host: Host, launch: m.Launch, *, members: Bits, at: At) -> Granted:
 
 
 def _by_room(
-    host: Host, spec: m.RunSpec, *, members: Bits, room: Resources, at: At
+    host: Host, spec: RunSpec, *, members: Bits, room: Resources, at: At
 ) -> tuple[int, str]:
     """Return for how many of the members there is room, and why not for more."""
     if spec.volume is not None:
@@ -102,7 +103,7 @@ def _beside_holds(host: Host, members: Bits, at: At) -> tuple[Bits, Resources, s
 
 
 def _by_constraint(
-    host: Host, spec: m.RunSpec, *, count: int, at: At, reason: str
+    host: Host, spec: RunSpec, *, count: int, at: At, reason: str
 ) -> tuple[int, str]:
     """Return how many of `count` runs the constraint allows one after another."""
     if spec.constraint is None or not count:
@@ -134,9 +135,7 @@ def _apart(host: Host, launch: m.Launch, *, count: int, at: At, reason: str) -> 
     return room, f"spread: {here + room} of the job's instances are on the host"
 
 
-def _with_ports(
-    host: Host, spec: m.RunSpec, *, members: Bits, taken: set[int]
-) -> tuple[Bits, Ports]:
+def _with_ports(host: Host, spec: RunSpec, *, members: Bits, taken: set[int]) -> tuple[Bits, Ports]:
     """Return the members for which there are ports; these are added to `taken`."""
     found, ports = [], []
     for member in members:

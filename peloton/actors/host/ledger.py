@@ -17,7 +17,7 @@ from typing import NamedTuple
 import immutables
 import msgspec
 
-from peloton.actors.host.messages import Port, RunSpec
+from peloton.actors.host.run_spec import Port, RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome, parse_pod, pod_id
 from peloton.placement.messages import Label

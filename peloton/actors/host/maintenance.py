@@ -14,7 +14,7 @@ from typing import Any
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.draining import waits_for_slice
+from peloton.actors.host.drain_view import waits_for_slice
 from peloton.actors.host.holds.hold_messages import HostHold
 from peloton.actors.host.ledger import RunPhase, RunSet
 from peloton.actors.host.machine_messages import HostUse

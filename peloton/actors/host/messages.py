@@ -10,23 +10,18 @@ import math
 from typing import ClassVar
 
 from peloton.actors.host.holds.foreign_names import shown_run
-from peloton.actors.host.live.live_messages import ChangesNoted, CheckedSet, LimitRuns
-from peloton.actors.host.live.live_messages import KnownSet as KnownSet
-from peloton.actors.host.machine_messages import PORTS_DEFAULT as PORTS_DEFAULT
-from peloton.actors.host.machine_messages import AddHost as AddHost
-from peloton.actors.host.machine_messages import RemoveHost as RemoveHost
-from peloton.actors.host.machine_messages import RemoveVolumes, SetUse
-from peloton.actors.host.machine_messages import VolumeConfig as VolumeConfig
-from peloton.actors.host.run_parts import Container as Container
-from peloton.actors.host.run_parts import MesosWords as MesosWords
-from peloton.actors.host.run_parts import Port as Port
-from peloton.actors.host.run_parts import SecretRef as SecretRef
-from peloton.actors.host.run_parts import Uri as Uri
-from peloton.actors.host.run_parts import clash as clash
+from peloton.actors.host.live.live_messages import ChangesNoted, CheckedSet, KnownSet, LimitRuns
+from peloton.actors.host.machine_messages import (
+    PORTS_DEFAULT,
+    AddHost,
+    RemoveHost,
+    RemoveVolumes,
+    SetUse,
+)
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome
-from peloton.actors.task.run_messages import HealthCheck
-from peloton.placement.messages import Constraint, Label, port_label
+from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value
 
 UNREACHABLE_TIMEOUT_S = 60.0
@@ -35,50 +30,6 @@ RUNNING_LABELS_MAX = 128
 
 # Codes of refusals.
 HOLDS_RUNS, NO_HOST, NOT_DOWN = "HOLDS_RUNS", "NO_HOST", "NOT_DOWN"
-
-
-class RunSpec(Value, frozen=True, gc=False, array_like=True):
-    """What a host needs to run one instance; shared by all members with the same config.
-
-    With several `containers`, the command is that of the first which is no init container. `user`
-    and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more runs
-    with it than the launch allows. `asks`: the slice ends the run if the host goes down.
-    `max_running_s`: a backend that can ends the run after so long.
-    """
-
-    resources: Resources
-    value: str
-    shell: bool = True
-    arguments: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    ports: tuple[Port, ...] = ()
-    kill_grace_s: float = 30.0
-    image: str = ""  # backends without containers report that they ignore it
-    user: str = ""
-    caller: str = ""
-    labels: tuple[Label, ...] = ()
-    constraint: Constraint | None = None
-    apart: Label | None = None
-    priority: int = 0  # of those on slack
-    asks: bool = False
-    containers: tuple[Container, ...] = ()
-    check: HealthCheck | None = None
-    secrets: tuple[SecretRef, ...] = ()
-    volume: VolumeConfig | None = None  # made with the grant, unless the host has it
-    uris: tuple[Uri, ...] = ()
-    mesos: MesosWords | None = None
-    max_running_s: float | None = None
-
-    @property
-    def once_started(self) -> RunSpec | None:
-        """Return what a host keeps of the spec while the run goes on: how it is checked."""
-        return None if self.check is None else RunSpec(self.resources, "", check=self.check)
-
-    @property
-    def all_labels(self) -> tuple[Label, ...]:
-        """Return the labels that the host counts while it holds such a run, including those of
-        fixed ports."""
-        return (*self.labels, *(port_label(port.number) for port in self.ports if port.number))
 
 
 # ---- from tasks ----

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ledger import OCCUPYING, RunPhase, RunSet, names_of
+from peloton.actors.host.live.live_messages import KnownSet
 from peloton.actors.host.live.run_changes import checked_sets
 from peloton.actors.host.state import Host
 from peloton.actors.host.volumes import as_made
@@ -71,5 +72,5 @@ def list_runs(host: Host, at: At) -> Send:
     """Return the request for the list of runs that the backend knows."""
     unknown = (RunPhase.ACCEPTED, RunPhase.PREPARED)
     known = [each for each in occupying_runs(host) if each[1].phase not in unknown]
-    sets = tuple(m.KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
+    sets = tuple(KnownSet(crowd, one.run, one.members, one.since) for crowd, one in known)
     return Send(host.backend, m.ListRuns(at.key, at.epoch, at.now, sets, checked_sets(host)))

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
-from peloton.actors.host import messages as m
 from peloton.actors.host.ends import all_ended, end_reports, ended_facts
 from peloton.actors.host.folds import folded
 from peloton.actors.host.granting import NO_PORT
@@ -21,6 +20,7 @@ from peloton.actors.host.holds.foreign_names import is_foreign
 from peloton.actors.host.ledger import Found, RunPhase, RunSet, pick_ports
 from peloton.actors.host.machine_messages import PortsInUse
 from peloton.actors.host.orders import start_order, starts_of
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host, lost_outcome, ports_given
 from peloton.actors.task.messages import RunRefused
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send
@@ -90,6 +90,6 @@ def _not_begun(host: Host, message: PortsInUse) -> Iterator[Found]:
             yield found
 
 
-def _reason(spec: m.RunSpec, used: tuple[int, ...]) -> str:
+def _reason(spec: RunSpec, used: tuple[int, ...]) -> str:
     fixed = [port.number for port in spec.ports if port.number in used]
     return f"port {fixed[0]} {IN_USE}" if fixed else NO_PORT

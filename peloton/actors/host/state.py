@@ -8,8 +8,6 @@ import immutables
 import msgspec
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.draining import waits_for_slice as waits_for_slice
-from peloton.actors.host.draining import why_not_down as why_not_down
 from peloton.actors.host.holds.foreign_names import is_foreign
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import Ledger

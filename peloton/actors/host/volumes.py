@@ -14,6 +14,7 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import machine_messages as vm
 from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import OCCUPYING
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
@@ -22,7 +23,7 @@ BEING_DELETED = "its volume is being deleted on the host"
 
 
 def with_volumes(
-    host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, room: Resources
+    host: Host, spec: RunSpec, *, members: Bits, crowd: Key, room: Resources
 ) -> tuple[int, str]:
     """Return for how many of the members, the lowest, there is room, and why not for more.
 
@@ -40,7 +41,7 @@ def with_volumes(
     return len(members), ""
 
 
-def as_made(host: Host, spec: m.RunSpec, *, run: str) -> m.RunSpec:
+def as_made(host: Host, spec: RunSpec, *, run: str) -> RunSpec:
     """Return the spec for the backend.
 
     A volume has the size that it was made with, for which there is room, whatever a later config
@@ -53,7 +54,7 @@ def as_made(host: Host, spec: m.RunSpec, *, run: str) -> m.RunSpec:
 
 
 def volumes_given(
-    host: Host, spec: m.RunSpec, *, members: Bits, crowd: Key, at: At
+    host: Host, spec: RunSpec, *, members: Bits, crowd: Key, at: At
 ) -> tuple[Fact, ...]:
     """Return the facts about the volumes of members that are accepted now."""
     if spec.volume is None or not members:

@@ -12,6 +12,7 @@ from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.orders import evolve, goals_of
 from peloton.actors.job.spec_versions import newly_owed
+from peloton.actors.job.stages import JobGoals
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import summary
@@ -74,5 +75,5 @@ def dropped(job: Job) -> tuple[Send, ...]:
 
 
 def _has_ended(job: Job) -> bool:
-    is_kept = job.spec is not None and job.goal != m.JobGoals.DELETED
+    is_kept = job.spec is not None and job.goal != JobGoals.DELETED
     return is_kept and job.state in TERMINAL_JOB_STATES

@@ -27,15 +27,10 @@ from peloton.actors.job.orders import (
     slices_in,
 )
 from peloton.actors.job.slice.messages import members_in
-from peloton.actors.job.spec import (
-    INVALID,
-    JobSpec,
-    Override,
-    check_instances,
-    check_spec,
-    updated,
-)
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import INVALID, JobSpec, check_instances, check_spec, updated
 from peloton.actors.job.spec_versions import newly_owed
+from peloton.actors.job.stages import JobGoals
 from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
@@ -56,7 +51,7 @@ they may be preempted."""
 def start(job: Job, message: m.StartInstances, at: At) -> Decision:
     """Begin new runs of stopped instances, or with `again` of those that are to run."""
     spec = job.spec
-    if spec is None or job.goal == m.JobGoals.DELETED:
+    if spec is None or job.goal == JobGoals.DELETED:
         return missing(message, at)
     whole = ((0, spec.instances),)
     ranges = clipped(message.ranges, job.reach) if message.ranges else whole
@@ -80,7 +75,7 @@ def start(job: Job, message: m.StartInstances, at: At) -> Decision:
 def start_job(job: Job, message: m.StartJob, at: At) -> Decision:
     """Begin new runs of all instances of a service that were stopped."""
     spec = job.spec
-    if spec is None or job.goal == m.JobGoals.DELETED:
+    if spec is None or job.goal == JobGoals.DELETED:
         return missing(message, at)
     refused = other_version(job, message.expected)
     if refused is not None:
@@ -168,7 +163,7 @@ def _all_startable(
 def _startable(job: Job, number: int, *, ranges: tuple[tuple[int, int], ...], again: bool) -> Bits:
     assert job.spec is not None
     stopped, count = job.stopped.get(number, Bits()), count_of(job.spec, number)
-    killed = job.goal == m.JobGoals.KILLED
+    killed = job.goal == JobGoals.KILLED
     if again:  # it gives runs to who is to run, and starts nobody
         return Bits() if killed else members_in(number, ranges, count=count) - stopped
     if killed:
@@ -198,9 +193,9 @@ def _ranges(members: Iterable[tuple[int, Bits]]) -> tuple[tuple[int, int], ...]:
 def _not_changeable(job: Job, message: Any, at: At) -> Decision | None:
     """Refuse an update that this type of job, or its state, does not allow; else return None."""
     spec = job.spec
-    if spec is None or job.goal == m.JobGoals.DELETED:
+    if spec is None or job.goal == JobGoals.DELETED:
         return missing(message, at)
-    if job.state in TERMINAL_JOB_STATES or job.goal == m.JobGoals.KILLED:
+    if job.state in TERMINAL_JOB_STATES or job.goal == JobGoals.KILLED:
         text = f"Job is in a terminal state:{job.state.name}"
         return Decision(reply=Refused(TERMINATED, text, "id", again=True), because=text)
     version = message.version if isinstance(message, m.UpdateJob) else 0

@@ -17,6 +17,7 @@ from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import metered
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
+from peloton.actors.job.notice_messages import NoticeHandled
 from peloton.actors.job.orders import (
     asked_first,
     clipped,
@@ -32,12 +33,15 @@ from peloton.actors.job.orders import (
     tallied_by,
 )
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, members_in
+from peloton.actors.job.slice.rollout_messages import SpareAsked
 from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
+from peloton.actors.job.stages import JobGoals
 from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.version.messages import DropSpec
 from peloton.actors.job.workflow import decide as workflows
+from peloton.actors.job.workflow.messages import ControlWorkflow, ReplaceJob, RestartJob
 from peloton.actors.job.workflow.progress import go_on
 from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
 
@@ -147,7 +151,7 @@ def make(job: Job, message: m.MakeJob, at: At) -> Decision:
 
 def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     """End all instances, or some. Those that have ended keep their outcome."""
-    if job.spec is None or (job.goal == m.JobGoals.DELETED and message.expected is not None):
+    if job.spec is None or (job.goal == JobGoals.DELETED and message.expected is not None):
         return missing(message, at)
     refused = other_version(job, message.expected)
     if refused is not None:
@@ -155,7 +159,7 @@ def stop(job: Job, message: m.StopJob, at: At) -> Decision:
     whole = ((0, job.reach),)
     ranges = clipped(message.ranges, job.reach) if message.ranges else whole
     reply = m.JobStopped(ranges, message.ended, version_of(job) if job.spec.is_service else None)
-    if job.goal in (m.JobGoals.KILLED, m.JobGoals.DELETED):
+    if job.goal in (JobGoals.KILLED, JobGoals.DELETED):
         return Decision(reply=reply, because="it is being stopped already")
     if message.expected is not None and workflows.is_starting(job):
         text = "job has active update with start_pods set, cannot stop it now"
@@ -193,7 +197,7 @@ def delete(job: Job, message: m.DeleteJob, at: At) -> Decision:
     """Delete the job: clients no longer see it; it is forgotten once its slices are gone."""
     if job.spec is None:
         return missing(message, at)
-    if job.goal == m.JobGoals.DELETED:
+    if job.goal == JobGoals.DELETED:
         return Decision(reply=m.JobDeleted(), because="it is being deleted already")
     refused = other_version(job, message.expected)
     if refused is not None:
@@ -229,7 +233,7 @@ def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
     awaited = job.awaited.get(message.number)
     if message.tally is None or awaited is None or message.version < awaited:
         return Decision(facts=facts)
-    if job.goal == m.JobGoals.DELETED:
+    if job.goal == JobGoals.DELETED:
         return Decision(facts=facts)
     known = job.reports.get(message.number)
     version = known.version if known is not None else 0
@@ -240,7 +244,7 @@ def slice_open(job: Job, message: SliceOpen, at: At) -> Decision:
 def tally(job: Job, message: SliceTally, at: At) -> Decision:
     """Apply the tally of a slice, unless a newer one is known."""
     known = job.reports.get(message.number)
-    if job.goal == m.JobGoals.DELETED or (known is not None and known.version >= message.version):
+    if job.goal == JobGoals.DELETED or (known is not None and known.version >= message.version):
         return Decision()
     goal = message.goal
     if known is not None and goal < known.goal:
@@ -254,7 +258,7 @@ def tally(job: Job, message: SliceTally, at: At) -> Decision:
 
 def slice_gone(job: Job, message: SliceGone, at: At) -> Decision:
     """Record that a slice and its tasks are deleted."""
-    if message.number in job.gone or job.goal != m.JobGoals.DELETED:
+    if message.number in job.gone or job.goal != JobGoals.DELETED:
         return Decision()
     fact = f.SliceVanished(message.number)
     return Decision(facts=(fact,), sends=said_at_end(evolve(job, fact)))
@@ -341,12 +345,12 @@ DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     NameGranted: waiting.granted,
     NameRefused: waiting.refused,
     NameFreed: waiting.freed,
-    m.NoticeHandled: waiting.told_outside,
+    NoticeHandled: waiting.told_outside,
     m.MakeJob: make,
-    m.ReplaceJob: workflows.replace_job,
-    m.RestartJob: workflows.restart_job,
-    m.ControlWorkflow: workflows.control,
-    m.SpareAsked: spare_asked,
+    ReplaceJob: workflows.replace_job,
+    RestartJob: workflows.restart_job,
+    ControlWorkflow: workflows.control,
+    SpareAsked: spare_asked,
     m.SpecStored: spec_stored,
     m.SpecDropped: spec_dropped,
     Due: due,
@@ -366,9 +370,9 @@ ABSENT: Mapping[type, Callable[[Any, At], Decision]] = {
     m.EndTold: waiting.told_absent,
     NameGranted: waiting.granted_absent,
     m.MakeJob: make_first,
-    m.ReplaceJob: missing,
-    m.RestartJob: missing,
-    m.ControlWorkflow: missing,
+    ReplaceJob: missing,
+    RestartJob: missing,
+    ControlWorkflow: missing,
     m.SpecStored: spec_for_nobody,
 }
 
@@ -381,7 +385,7 @@ def owed(job: Job) -> tuple[Send, ...]:
     """
     if job.spec is None:
         return ()
-    done = job.gone if job.goal == m.JobGoals.DELETED else job.confirmed
+    done = job.gone if job.goal == JobGoals.DELETED else job.confirmed
     goals = goals_of(job, Bits.span(0, job.slices) - done)
     versions = job.versions
     specs = owed_to_specs(job.key, versions) if versions.keeping or versions.leaving else ()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from peloton.actors.job.slice.messages import Tally
-from peloton.actors.job.spec import JobSpec, Override
-from peloton.actors.job.workflow.facts import LeavesRaised as LeavesRaised
-from peloton.actors.job.workflow.facts import OpaqueChanged as OpaqueChanged
-from peloton.actors.job.workflow.facts import WorkflowBegun as WorkflowBegun
-from peloton.actors.job.workflow.facts import WorkflowMoved as WorkflowMoved
-from peloton.actors.job.workflow.facts import WorkflowUndone as WorkflowUndone
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.facts import (
+    LeavesRaised,
+    OpaqueChanged,
+    WorkflowBegun,
+    WorkflowMoved,
+    WorkflowUndone,
+)
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.runtime.vocabulary import Bits, Fact, Key, Value
 

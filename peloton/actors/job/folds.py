@@ -24,9 +24,11 @@ from peloton.actors.job.grants import (
     unended_of,
     use_of,
 )  # fmt: skip
-from peloton.actors.job.messages import JobGoals, JobStates, Notice, StopRecord
+from peloton.actors.job.messages import StopRecord
+from peloton.actors.job.notice_messages import Notice
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import (
     Job,
     SliceReport,
@@ -38,12 +40,7 @@ from peloton.actors.job.state import (
 )
 from peloton.actors.job.totals import TERMINAL_JOB_STATES, Ending, began, job_state_of
 from peloton.actors.job.volume_sizes import configs_of, sizes_with
-from peloton.actors.job.workflow.folds import (
-    WORKFLOW_EVOLVE,
-    with_creation,
-    with_downed,
-    with_progress,
-)
+from peloton.actors.job.workflow import folds as wf
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Bits
 
@@ -78,7 +75,7 @@ def _made(job: Job | None, fact: f.JobMade) -> Job:
         made = replace(made, awaited=awaited_of(made, made.version))
     if fact.options is None:
         return made
-    return with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)
+    return wf.with_creation(made, fact.options, opaque=fact.opaque, at=fact.at)
 
 
 def _stop(job: Job, fact: f.StopOrdered) -> Job:
@@ -140,10 +137,10 @@ def _tallied(job: Job, fact: f.JobTallied) -> Job:
     job = _told(job, fact)
     if fact.tally.rollout is not None and fact.tally.rollout.downed:
         rollout = fact.tally.rollout
-        job = with_downed(job, number=fact.number, tally=rollout, goal=fact.goal)
+        job = wf.with_downed(job, number=fact.number, tally=rollout, goal=fact.goal)
     if spec.progress_s and fact.tally.rollout is not None:
         rollout = fact.tally.rollout
-        job = with_progress(job, number=fact.number, tally=rollout, at=fact.at)
+        job = wf.with_progress(job, number=fact.number, tally=rollout, at=fact.at)
     if job.version == 1 and fact.number == 0 and 0 not in job.confirmed:
         job = _confirmed(job, 0)  # there was no other goal: who has tasks holds it
     tally = fact.tally
@@ -396,5 +393,5 @@ EVOLVE: Mapping[type, Callable[[Any, Any], Job | None]] = {
     f.NoticeSettled: _waits(lambda waits, fact: w.told_outside(waits, fact.number)),
     f.SpecConfirmed: _confirmed_spec,
     f.SpecGone: _gone_spec,
-    **WORKFLOW_EVOLVE,
+    **wf.WORKFLOW_EVOLVE,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from peloton.actors.job.facts import JobForgotten
-from peloton.actors.job.messages import JobGoals, JobStates
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest
 

@@ -20,6 +20,7 @@ from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.job.waiting import dated_deadline_of
+from peloton.actors.job.workflow.messages import ControlWorkflow, ReplaceJob, RestartJob
 from peloton.runtime.kinds import Kind, Listing, Retention
 from peloton.runtime.vocabulary import OWN_STATE, WAITING, Key
 
@@ -78,9 +79,9 @@ KIND = Kind(
             m.StartJob,
             m.AddChange,
             m.UpdateJob,
-            m.ReplaceJob,
-            m.RestartJob,
-            m.ControlWorkflow,
+            ReplaceJob,
+            RestartJob,
+            ControlWorkflow,
             m.ForgetJob,
             m.AwaitEnd,
             m.MakeJob,

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
-from peloton.actors.job.notice_messages import NOTIFIER as NOTIFIER
-from peloton.actors.job.notice_messages import NOTIFIER_MESSAGES as NOTIFIER_MESSAGES
-from peloton.actors.job.notice_messages import Notice as Notice
-from peloton.actors.job.notice_messages import NoticeHandled as NoticeHandled
-from peloton.actors.job.notice_messages import PostNotice as PostNotice
+from peloton.actors.job.notice_messages import NoticeHandled
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
-from peloton.actors.job.slice.rollout_messages import SpareAsked as SpareAsked
-from peloton.actors.job.spec import JobSpec as JobSpec
-from peloton.actors.job.spec import Override as Override
-from peloton.actors.job.stages import JobGoals as JobGoals
-from peloton.actors.job.stages import JobStates as JobStates
-from peloton.actors.job.version_messages import KeptSpec as KeptSpec
-from peloton.actors.job.version_messages import SpecDropped as SpecDropped
-from peloton.actors.job.version_messages import SpecStored as SpecStored
-from peloton.actors.job.workflow.messages import ControlWorkflow as ControlWorkflow
-from peloton.actors.job.workflow.messages import ReplaceJob as ReplaceJob
-from peloton.actors.job.workflow.messages import RestartJob as RestartJob
-from peloton.actors.job.workflow.messages import WorkflowOptions
-from peloton.actors.job.workflow.messages import WorkflowOrdered as WorkflowOrdered
-from peloton.actors.job.workflow.messages import WorkflowView as WorkflowView
+from peloton.actors.job.slice.rollout_messages import SpareAsked
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
+from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    ReplaceJob,
+    RestartJob,
+    WorkflowOptions,
+    WorkflowOrdered,
+    WorkflowView,
+)
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
 
 
@@ -190,6 +183,18 @@ class MakeHandled(Message, frozen=True, gc=False, array_like=True):
     text: str = ""
 
 
+class SpecStored(Message, frozen=True, gc=False, array_like=True):
+    """Owner to job: the spec of this number is kept."""
+
+    number: int
+
+
+class SpecDropped(Message, frozen=True, gc=False, array_like=True):
+    """Owner to job: the spec of this number is not kept any more."""
+
+    number: int
+
+
 class GetJob(Query, frozen=True, gc=False, array_like=True):
     """Asks for the job, answered `JobView`."""
 
@@ -270,6 +275,17 @@ class StopRecord(Value, frozen=True, gc=False, array_like=True):
     at: float
     who: str = ""
     reason: str = ""  # why the job ordered it itself
+
+
+class KeptSpec(Value, frozen=True, gc=False, array_like=True):
+    """An earlier spec of a job, by the config versions that had it: `first` to `last`.
+
+    `stored` is the number under which it is found, 0 if it was too large to be kept.
+    """
+
+    first: int
+    last: int
+    stored: int
 
 
 class JobView(Value, frozen=True, gc=False, array_like=True):

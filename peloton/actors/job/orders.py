@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from peloton.actors.host.inventory.messages import FollowTerms
+from peloton.actors.host.inventory.messages import FollowTerms, HostsOf
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.budget import budget_of, is_shared, share_budget, spare_heard
-from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.folds import EVOLVE
 from peloton.actors.job.grants import count_of, higher, limited, metered
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
-from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, slice_key
+from peloton.actors.job.notice_messages import NOTIFIER, PostNotice
+from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.slice.rollout_messages import SpareAsked
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.spec_versions import newly_owed
+from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
 from peloton.actors.job.state import Job, Share, known_use, known_uses, version_of
 from peloton.actors.job.throttle import to_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -106,11 +107,11 @@ def asked_first(job: Job) -> tuple[Send, ...]:
 
 def said_at_end(job: Job) -> tuple[Send, ...]:
     """Return what a job that has ended, or is deleted, tells other actors."""
-    deleted = job.goal == m.JobGoals.DELETED
+    deleted = job.goal == JobGoals.DELETED
     ended = job.state in TERMINAL_JOB_STATES
     told: tuple[Send, ...] = ()
     if ended or deleted:
-        state = job.state if ended else m.JobStates.DELETED
+        state = job.state if ended else JobStates.DELETED
         end = m.EndTold(job.key, state, "" if ended else "it was deleted")
         told = tuple(Send(waiter, end) for waiter in sorted(job.waits.waiters))
     # The name of a job that is deleted is free once nothing of it runs.
@@ -124,7 +125,7 @@ def _outside(job: Job) -> tuple[Send, ...]:
     notice, spec = job.waits.notice, job.spec
     if notice is None or spec is None or spec.notify is None:
         return ()
-    post = m.PostNotice(
+    post = PostNotice(
         job=job.key,
         url=spec.notify.url,
         notice=notice,
@@ -134,7 +135,7 @@ def _outside(job: Job) -> tuple[Send, ...]:
         instances=spec.instances,
         created_at=job.created_at,
     )
-    return (Send(m.NOTIFIER, post),)
+    return (Send(NOTIFIER, post),)
 
 
 def _about_name(job: Job, *, asks: bool) -> tuple[Send, ...]:
@@ -189,7 +190,7 @@ def _goal(job: Job, number: int) -> SetSliceGoal:
     spec = job.spec
     assert spec is not None
     opening = None
-    if job.goal != m.JobGoals.DELETED:
+    if job.goal != JobGoals.DELETED:
         count = count_of(spec, number)
         opening = SliceOpening(
             job=job.key.partition("/")[2],

@@ -11,11 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from peloton.actors.host.messages import SecretRef, clash
-from peloton.actors.job.slice.messages import Command as Command
-from peloton.actors.job.slice.messages import Override as Override
-from peloton.actors.job.slice.messages import TaskConfig as TaskConfig
-from peloton.actors.job.slice.messages import effective as effective
+from peloton.actors.host.run_spec import SecretRef, clash
+from peloton.actors.job.slice.task_config import Override, TaskConfig, effective
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.placement.conditions import depends_on_tasks
 from peloton.runtime.vocabulary import Key, Refused, Value

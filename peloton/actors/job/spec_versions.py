@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.messages import KeptSpec
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.version.messages import DropSpec, StoreSpec, version_key
-from peloton.actors.job.version_messages import KeptSpec
 from peloton.runtime.vocabulary import Key, Send, Value
 
 SPECS_KEPT_MAX = 20

@@ -1,8 +1,10 @@
-"""States and goals of a job."""
+"""States, goals and version of a job."""
 
 from __future__ import annotations
 
 import enum
+
+from peloton.runtime.vocabulary import Value
 
 
 class JobStates(enum.IntEnum):
@@ -25,3 +27,14 @@ class JobGoals(enum.IntEnum):
     RUNNING = 2
     KILLED = 3
     DELETED = 4
+
+
+class EntityVersion(Value, frozen=True, gc=False, array_like=True):
+    """How often config, goal and workflows of a service have changed, each counted from 1."""
+
+    config: int
+    goal: int
+    workflow: int
+
+    def __str__(self) -> str:
+        return f"{self.config}-{self.goal}-{self.workflow}"

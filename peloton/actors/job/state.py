@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import immutables
 
-from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.grants import Use, count_of, metered, use_of
-from peloton.actors.job.messages import JobGoals, JobStates, StopRecord
+from peloton.actors.job.messages import StopRecord
 from peloton.actors.job.slice.messages import BETWEEN_ATTEMPTS, Tally, slices_of
-from peloton.actors.job.spec import SERVICE, JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import SERVICE, JobSpec
 from peloton.actors.job.spec_versions import SpecVersions
+from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
 from peloton.actors.job.throttle import Throttled
 from peloton.actors.job.totals import total
 from peloton.actors.job.volume_sizes import VolumeSizes

@@ -11,8 +11,8 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 
-from peloton.actors.job.messages import JobStates
 from peloton.actors.job.slice.messages import BETWEEN_ATTEMPTS, Tally
+from peloton.actors.job.stages import JobStates
 
 ENDED_NAMES = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
 BEGUN = (

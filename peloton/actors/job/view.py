@@ -6,8 +6,10 @@ import functools
 
 from msgspec.structs import replace
 
-from peloton.actors.job.messages import GetJob, JobGoals, JobStates, JobSummary, JobView
-from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.job.messages import GetJob, JobSummary, JobView
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job, version_of
 from peloton.actors.job.totals import by_version, used
 from peloton.actors.job.waiting import next_start_of, what_blocks

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import immutables
 
-from peloton.actors.job.spec import DEFAULT, INVALID, JobSpec, Override, effective
+from peloton.actors.job.slice.task_config import Override, effective
+from peloton.actors.job.spec import DEFAULT, INVALID, JobSpec
 from peloton.runtime.vocabulary import Refused
 
 VolumeSizes = immutables.Map[int, int]

@@ -15,8 +15,10 @@ from peloton.actors.job.name.messages import (
     NameGranted,
     NameRefused,
 )
+from peloton.actors.job.notice_messages import NoticeHandled
 from peloton.actors.job.orders import asked_first, evolved_by, goals_of, raise_grants, said_at_end
 from peloton.actors.job.spec import After, Deadline
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.throttle import next_release
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
@@ -37,7 +39,7 @@ def await_end(job: Job, message: m.AwaitEnd, at: At) -> Decision:
     waiter = at.sender
     if waiter is None:
         return Decision()
-    if job.spec is None or job.goal == m.JobGoals.DELETED:
+    if job.spec is None or job.goal == JobGoals.DELETED:
         return await_absent(message, at)
     if job.state in TERMINAL_JOB_STATES:
         return Decision(sends=(Send(SENDER, m.EndTold(at.key, job.state)),))
@@ -46,14 +48,14 @@ def await_end(job: Job, message: m.AwaitEnd, at: At) -> Decision:
         return Decision(sends=(noted,))
     if len(job.waits.waiters) >= WAITERS_MAX:
         text = f"{WAITERS_MAX} jobs wait for it already, the limit"
-        end = m.EndTold(at.key, m.JobStates.DELETED, text)
+        end = m.EndTold(at.key, JobStates.DELETED, text)
         return Decision(sends=(Send(SENDER, end),), because=text)
     return Decision(facts=(f.WaiterNoted(waiter),), sends=(noted,))
 
 
 def await_absent(message: m.AwaitEnd, at: At) -> Decision:
     """Answer that the end of a job that does not exist will never be known."""
-    end = m.EndTold(at.key, m.JobStates.DELETED, "it does not exist")
+    end = m.EndTold(at.key, JobStates.DELETED, "it does not exist")
     return Decision(sends=(Send(SENDER, end),), because="no such job")
 
 
@@ -122,7 +124,7 @@ def freed(job: Job, message: NameFreed, at: At) -> Decision:
     return Decision(facts=(f.NameSettled(False),) if job.waits.has_name else ())
 
 
-def told_outside(job: Job, message: m.NoticeHandled, at: At) -> Decision:
+def told_outside(job: Job, message: NoticeHandled, at: At) -> Decision:
     """Record that the notifier has told the end, or given it up."""
     notice = job.waits.notice
     if notice is None or notice.number != message.number:
@@ -177,7 +179,7 @@ def progress_end_of(job: Job) -> tuple[str, float] | None:
     workflow, spec = job.workflow, job.spec
     if workflow is None or spec is None or not spec.progress_s or not workflow.is_rolling:
         return None
-    if job.goal == m.JobGoals.DELETED:
+    if job.goal == JobGoals.DELETED:
         return None  # nobody goes back, and no spec is kept any more
     # To see at the end whether all stay well is no lack of progress.
     most_s = spec.progress_s + workflow.options.healthy_s

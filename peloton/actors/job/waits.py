@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import immutables
 import msgspec
 
-from peloton.actors.job.messages import Notice
+from peloton.actors.job.notice_messages import Notice
 from peloton.actors.job.spec import Deadline, JobSpec
 from peloton.runtime.vocabulary import Key, Value
 

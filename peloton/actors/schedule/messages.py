@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import enum
 
-from peloton.actors.job.messages import (
-    AwaitNoted,
-    EndTold,
-    JobSpec,
-    MakeHandled,
-    Override,
-)
+from peloton.actors.job.messages import AwaitNoted, EndTold, MakeHandled
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
 RUNS_KEPT = 10

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host.live.live_messages import LimitRun
 from peloton.actors.host.messages import KillRun, Launch, RunSeen
-from peloton.actors.job.slice.messages import RunNotStarted
+from peloton.actors.job.slice.rollout_messages import RunNotStarted
 from peloton.actors.respool.lot.messages import Enqueue, ParkTicket, ReleaseTicket
 from peloton.actors.task import facts as f
 from peloton.actors.task import messages as m

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.actors.task.messages import (
-    ContainerEnd,
-    KillCause,
-    Policy,
-    Renewal,
-    RunOutcome,
-    TaskGoals,
-)
-from peloton.actors.task.run_messages import TaskHealth
+from peloton.actors.task.messages import KillCause, Policy, Renewal, RunOutcome, TaskGoals
+from peloton.actors.task.run_messages import ContainerEnd, TaskHealth
 from peloton.runtime.vocabulary import Fact, Key
 
 

@@ -10,8 +10,7 @@ import enum
 import re
 from typing import ClassVar
 
-from peloton.actors.task.run_messages import ContainerEnd as ContainerEnd
-from peloton.actors.task.run_messages import RetryRules
+from peloton.actors.task.run_messages import ContainerEnd, RetryRules
 from peloton.placement.messages import HostSummary
 from peloton.runtime.vocabulary import Bits, Delivery, Goal, Key, Message, Value, key
 

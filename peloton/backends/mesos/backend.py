@@ -31,10 +31,11 @@ from peloton.actors.host.machine_messages import SetUse
 from peloton.backends.mesos.cluster_news import ClusterNews
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.events import agents_of, heartbeat_of, is_of_an_executor
-from peloton.backends.mesos.framework import Framework as Framework
+from peloton.backends.mesos.framework import Framework
 from peloton.backends.mesos.host_orders import HostOrders
 from peloton.backends.mesos.master_list import AskTimes, MasterList, master_list
-from peloton.backends.mesos.masters.driver import CallFailed, MesosDriver
+from peloton.backends.mesos.masters.calls import CallFailed
+from peloton.backends.mesos.masters.driver import MesosDriver
 from peloton.backends.mesos.masters.operator_api import Credential
 from peloton.backends.mesos.uses import bring_about, trouble_of
 from peloton.backends.port import POISON, HostsOrder, ReportProblem, Tell

@@ -35,8 +35,6 @@ from peloton.backends.mesos.kills import Kills
 from peloton.backends.mesos.lists import Lists
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.masters import calls
-from peloton.backends.mesos.offering import OFFER_WAIT_S as OFFER_WAIT_S
-from peloton.backends.mesos.offering import REFUSE_S as REFUSE_S
 from peloton.backends.mesos.offering import Offering
 from peloton.backends.mesos.reconciliation import Reconciliation
 from peloton.backends.mesos.run_table import KILLED_FIRST, Run, refused, started

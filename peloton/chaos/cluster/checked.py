@@ -30,7 +30,8 @@ from peloton.actors.job.messages import (
     UpdateJob,
 )
 from peloton.actors.job.slice.messages import InstanceView, ListInstances, slice_key, slices_of
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, PoolConfig, pool_key
 from peloton.actors.task.messages import SLICE_SIZE

@@ -17,13 +17,9 @@ from collections.abc import Callable
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.messages import (
-    AddChange,
-    JobStates,
-    StartInstances,
-    UpdateJob,
-)
-from peloton.actors.job.spec import Command, Override, TaskConfig
+from peloton.actors.job.messages import AddChange, StartInstances, UpdateJob
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.stages import JobStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.rules.aftermath import WantedJobs, faults_of
 from peloton.chaos.cluster.world.cluster import ClusterSetup, SimulatedCluster, job_spec

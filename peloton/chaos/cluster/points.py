@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from peloton.actors.job.messages import CreateJob, JobStates
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.messages import CreateJob
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster import tiny
 from peloton.chaos.cluster.rules.aftermath import WantedJobs, faults_of

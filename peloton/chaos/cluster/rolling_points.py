@@ -6,14 +6,12 @@ workflow, and deleted. Each workflow has to come to its end; runs are not judged
 
 from __future__ import annotations
 
-from peloton.actors.job.messages import (
+from peloton.actors.job.messages import CreateJob
+from peloton.actors.job.stages import JobStates
+from peloton.actors.job.workflow.messages import (
     ControlWorkflow,
-    CreateJob,
-    JobStates,
     ReplaceJob,
     RestartJob,
-)
-from peloton.actors.job.workflow.messages import (
     WorkflowOptions,
     WorkflowOrders,
     WorkflowStates,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView, job_key
+from peloton.actors.job.messages import JobSummary, JobView, job_key
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.world.history import Asked, Operation
 from peloton.chaos.nemesis.ground import HOST_CPUS, HOSTS
 from peloton.runtime.vocabulary import Absent, Key, Refused
-from peloton.sdk.client import JobQuery
 from peloton.sdk.errors import NotFound, PelotonError, ServiceUnavailable, TryLater
+from peloton.sdk.jobs import JobQuery
 
 JOBS_MAX = 100_000
 EVERYTHING = JobQuery(limit=JOBS_MAX, total_max=JOBS_MAX)

@@ -93,7 +93,7 @@ def page_lines(page: Overview) -> list[str]:
 
 def look(peloton: Client, most: int) -> Overview:
     """Return the page as it is now, with at most `most` rows in each table."""
-    from peloton.sdk.client import JobQuery
+    from peloton.sdk.jobs import JobQuery
 
     pools = peloton.pools.list().resourcePools
     hosts = peloton.ops.hosts().hosts

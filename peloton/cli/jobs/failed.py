@@ -40,7 +40,7 @@ READ_MAX_BYTES = 16 * 1024 * 1024
 
 def failed_tasks(peloton: Client, job: str, *, states: Sequence[str], most: int) -> list[Any]:
     """Return the lowest instances in these states."""
-    from peloton.sdk.client import TaskQuery
+    from peloton.sdk.tasks import TaskQuery
 
     wanted = TaskQuery(states=tuple(states), page=(0, most), sort=("instanceId",))
     return sorted(peloton.tasks.query(job, wanted).records, key=lambda one: one.instanceId)
@@ -158,9 +158,9 @@ def failed_again(peloton: Client, job: str, *, options: Mapping[str, Any]) -> tu
 
     Options take precedence over what the other job had.
     """
-    from peloton.sdk.client import TaskQuery
     from peloton.sdk.jobs import TERMINAL_STATES, state_name_of
     from peloton.sdk.render import enum_name, to_dict
+    from peloton.sdk.tasks import TaskQuery
 
     info = peloton.jobs.get(job).jobInfo
     if enum_name(info.config, "type") != "BATCH":

@@ -51,7 +51,7 @@ def query(**wanted: Any) -> None:
     peloton job query --states RUNNING,PENDING --respool /HelloWorldPool
     """
     with connected() as peloton:
-        from peloton.sdk.client import JobQuery
+        from peloton.sdk.jobs import JobQuery
 
         asked = JobQuery(**wanted)
         answer = peloton.jobs.query(asked)

@@ -71,7 +71,7 @@ def stop(
             return stop_named(peloton, checked, progress=progress, dry_run=dry_run)
         if not owner and not states:
             raise click.UsageError("Either jobID or owner needs to be provided.")
-        from peloton.sdk.client import JobQuery
+        from peloton.sdk.jobs import JobQuery
 
         wanted = JobQuery(
             owner=owner, labels=labels, states=states or ALIVE, limit=limit, total_max=total_max

@@ -88,7 +88,7 @@ def seconds(stamp: str) -> float:
 
 def slowest_of(peloton: Client, job: str, *, most: int) -> list[tuple[int, float, str]]:
     """Return the instances that run longest, of the first thousand that run."""
-    from peloton.sdk.client import TaskQuery
+    from peloton.sdk.tasks import TaskQuery
 
     if not most:
         return []

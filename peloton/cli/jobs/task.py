@@ -111,7 +111,7 @@ def get(job: str, instance: int) -> None:
 def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
     """List the instances of JOB that match all of the options."""
     with connected() as peloton, refusal_texts(TASK_TEXTS, job=job, instance=""):
-        from peloton.sdk.client import TaskQuery
+        from peloton.sdk.tasks import TaskQuery
 
         answer = peloton.tasks.query(job, TaskQuery(page=(offset, limit), **wanted))
     show(task_texts.view(answer, answer.records, nothing="No tasks found"))

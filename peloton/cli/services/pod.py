@@ -245,7 +245,7 @@ def query(job: str, limit: int, offset: int, **wanted: Any) -> None:
     peloton pod query web --states PENDING,FAILED --sort host
     """
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
-        from peloton.sdk.client import TaskQuery
+        from peloton.sdk.tasks import TaskQuery
 
         answer = peloton.stateless.query_pods(job, TaskQuery(page=(offset, limit), **wanted))
     show(stateless_rows.found_view(answer))

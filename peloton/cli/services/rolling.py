@@ -58,7 +58,7 @@ def _command(verb: str) -> click.Command:
         job: str, batch: int, version: int, ranges: tuple[tuple[int, int], ...], dry_run: bool,
         wait: bool, within_s: float | None, **how: Any,
     ) -> int:  # fmt: skip
-        from peloton.sdk.client import BatchOptions
+        from peloton.sdk.stateless import BatchOptions
 
         with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
             if dry_run:

@@ -149,7 +149,7 @@ def create(
         "INVALID_ARGUMENT": "Invalid job spec: {m}",
     }
     with connected() as peloton:
-        from peloton.sdk.client import BatchOptions
+        from peloton.sdk.stateless import BatchOptions
 
         with spec_in(spec) as given, refusal_texts(texts):
             answer = peloton.stateless.create(
@@ -250,7 +250,7 @@ def query(**wanted: Any) -> None:
     peloton job stateless query --states RUNNING --respool /web
     """
     with connected() as peloton:
-        from peloton.sdk.client import JobQuery
+        from peloton.sdk.jobs import JobQuery
 
         answer = peloton.stateless.query(JobQuery(**wanted))
     show(stateless_rows.jobs_view(answer, answer.records))

@@ -84,7 +84,7 @@ def replace(
         secret_path=secret_path, secret_data=secret_data, secret_file=secret_file
     )
     with connected() as peloton:
-        from peloton.sdk.client import BatchOptions
+        from peloton.sdk.stateless import BatchOptions
 
         options = BatchOptions(batch, secrets=secrets, **how)
         with spec_in(spec) as given, refusal_texts(SPEC_TEXTS, job=job):
@@ -147,7 +147,7 @@ def rollback(
     if to is not None and (version or not VERSION_NUMBER.fullmatch(to)):
         raise click.UsageError(f"--to takes one version, such as 3, got {to} {version}".rstrip())
     with connected() as peloton:
-        from peloton.sdk.client import BatchOptions
+        from peloton.sdk.stateless import BatchOptions
 
         refuse_batch_job(peloton, job)
         if to is not None:
@@ -219,7 +219,7 @@ def restart(
     """
     with connected() as peloton, refusal_texts(JOB_TEXTS, job=job):
         from peloton.cli.shared.dry_run import check_ranges, instances_text
-        from peloton.sdk.client import BatchOptions
+        from peloton.sdk.stateless import BatchOptions
 
         check_ranges(peloton, job, ranges=ranges)
         if dry_run:

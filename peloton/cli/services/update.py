@@ -150,7 +150,7 @@ def create(
       --rollbackOnFailure --wait
     """
     with connected() as peloton:
-        from peloton.sdk.client import BatchOptions
+        from peloton.sdk.stateless import BatchOptions
 
         with spec_in(config) as given, refusal_texts(TEXTS, job=job):
             job_checks.check(given)

@@ -69,9 +69,8 @@ def active_names(beginning: str) -> list[str]:
     For a name that a shell would take apart, the beginning of the id. Nothing if the cluster does
     not answer soon: a shell shows no error.
     """
-    from peloton.sdk.client import JobQuery
     from peloton.sdk.errors import PelotonError
-    from peloton.sdk.jobs import ACTIVE_STATES
+    from peloton.sdk.jobs import ACTIVE_STATES, JobQuery
 
     settings = click.get_current_context().ensure_object(CliSettings)
     settings.values["timeout_s"] = COMPLETION_S

@@ -21,8 +21,8 @@ from peloton.sdk.addresses import PORT, addresses_of, with_port
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 
 if TYPE_CHECKING:
-    from peloton.sdk.client import Client, Login
-    from peloton.sdk.credentials import Credentials
+    from peloton.sdk.client import Client
+    from peloton.sdk.credentials import Credentials, Login
 
 
 ZK_PORT = 2181
@@ -104,7 +104,7 @@ def addresses(text: str, option: str) -> str:
 def login(path: str | None) -> Login | None:
     if not path:
         return None
-    from peloton.sdk.client import Login
+    from peloton.sdk.credentials import Login
     from peloton.settings.access_files import exposed
 
     found = read_spec(path, secret=True)

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.messages import (
-    ControlWorkflow,
-    DeleteJob,
-    RestartJob,
-    StartInstances,
-    StartJob,
-    StopJob,
-)
+from peloton.actors.job.messages import DeleteJob, StartInstances, StartJob, StopJob
 from peloton.actors.job.slice.messages import LeaveVolume, VolumeLeft
+from peloton.actors.job.workflow.messages import ControlWorkflow, RestartJob
 from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
 from peloton.actors.respool.rules import NOT_FOUND, check
 from peloton.actors.respool.tree import Tree

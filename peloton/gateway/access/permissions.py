@@ -21,7 +21,7 @@ import structlog
 
 from peloton.runtime.core.health import NotReadyReason
 from peloton.runtime.core.principal import PART_LENGTH_MAX, VERIFIED_BY, Principal, creator_in
-from peloton.runtime.core.reading.listing import BELOW, CREATOR, Where, nearest
+from peloton.runtime.core.reading.filters import BELOW, CREATOR, Where, nearest
 from peloton.settings.config import BadSetting
 from peloton.settings.permissions_file import (
     EVERYBODY,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.host.draining import waits_for_slice, why_not_down
+from peloton.actors.host.drain_view import waits_for_slice, why_not_down
 from peloton.actors.host.holds.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import RunSet

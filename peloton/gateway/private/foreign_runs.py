@@ -18,9 +18,9 @@ from peloton.actors.host.holds.hold_messages import (
     KillForeign,
     LaunchForeign,
 )
-from peloton.actors.host.messages import RunSpec
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.job.messages import JobStopped, StopJob
-from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.resources import BadAmount, Resources
 from peloton.actors.task.messages import SLICE_SIZE, parse_pod
 from peloton.api.mesos.v1 import mesos_pb2 as mesos

@@ -30,7 +30,8 @@ from peloton.gateway.v0.job_query import ACTIVE
 from peloton.gateway.v0.task_query import STATES, TaskListing
 from peloton.private.resmgr import resmgr_pb2 as resmgr
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
-from peloton.runtime.core.reading.listing import AMONG, ListViews, SortOrder, Where
+from peloton.runtime.core.reading.filters import AMONG, Where
+from peloton.runtime.core.reading.listing import ListViews, SortOrder
 from peloton.runtime.vocabulary import Key, key
 
 ACTIVE_TASKS_MAX = 100_000

@@ -22,7 +22,8 @@ from peloton.gateway.translate.translate_job import job_config_of
 from peloton.gateway.v0.job_query import BY_ID
 from peloton.gateway.v1alpha.stateless_status import job_status_of
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2 as jobmgrsvc
-from peloton.runtime.core.reading.listing import AMONG, PAIR, ListViews, Where
+from peloton.runtime.core.reading.filters import AMONG, PAIR, Where
+from peloton.runtime.core.reading.listing import ListViews
 
 AVAILABILITY = "InstanceAvailability_"
 ASKED_MAX = 100_000

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import ContainerEnd
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.translate.several_containers import containers_in

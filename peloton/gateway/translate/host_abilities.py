@@ -7,7 +7,7 @@ program nor its files. A check by HTTP needs only a port.
 
 from __future__ import annotations
 
-from peloton.actors.job.spec import TaskConfig, effective
+from peloton.actors.job.slice.task_config import TaskConfig, effective
 from peloton.gateway.translate.bad_field import BadField
 from peloton.gateway.translate.translate_job import ParsedJob
 from peloton.gateway.translate.translate_task import LATER

@@ -10,7 +10,7 @@ import base64
 import json
 from typing import Any
 
-from peloton.actors.host.messages import MesosWords
+from peloton.actors.host.run_spec import MesosWords
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.translate.bad_field import BadField

@@ -9,16 +9,11 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from peloton.actors.host.messages import SecretRef
-from peloton.actors.job.messages import JobGoals, JobSummary, JobView
-from peloton.actors.job.spec import (
-    BATCH,
-    JobSpec,
-    Override,
-    TaskConfig,
-    check_instances,
-    check_spec,
-)
+from peloton.actors.host.run_spec import SecretRef
+from peloton.actors.job.messages import JobSummary, JobView
+from peloton.actors.job.slice.task_config import Override, TaskConfig
+from peloton.actors.job.spec import BATCH, JobSpec, check_instances, check_spec
+from peloton.actors.job.stages import JobGoals
 from peloton.actors.respool.messages import pool_key
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0 import peloton_pb2

@@ -11,8 +11,8 @@ import functools
 import re
 
 from peloton.actors.host.machine_messages import VolumeConfig
-from peloton.actors.host.messages import Container, MesosWords, Port
-from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.host.run_spec import Container, MesosWords, Port
+from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.resources import UNIT, BadAmount, Resources, millionths
 from peloton.actors.task.run_messages import HealthCheck, RetryRules
 from peloton.api.mesos.v1 import mesos_pb2 as mesos

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from peloton.actors.host.messages import Uri
+from peloton.actors.host.run_spec import Uri
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2 as apachemesos
 from peloton.gateway.translate.bad_field import BadField

@@ -24,17 +24,8 @@ from peloton.actors.job.messages import GetJob, JobSummary, JobView
 from peloton.actors.job.view import texts_of
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.v0.job_query import ENDED_STATES, BadQuery
-from peloton.runtime.core.reading.filters import texts_pass
-from peloton.runtime.core.reading.listing import (
-    AMONG,
-    BETWEEN,
-    TEXT,
-    Best,
-    Listed,
-    ListViews,
-    Where,
-    matching,
-)
+from peloton.runtime.core.reading.filters import AMONG, BETWEEN, TEXT, Where, texts_pass
+from peloton.runtime.core.reading.listing import Best, Listed, ListViews, matching
 from peloton.runtime.vocabulary import Key
 
 EXAMINED_MAX = 200_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.actors.host.messages import SecretRef
+from peloton.actors.host.run_spec import SecretRef
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0.job import job_pb2 as job

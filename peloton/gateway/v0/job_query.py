@@ -10,22 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from peloton.actors.job.messages import JobStates
+from peloton.actors.job.stages import JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query
 from peloton.gateway.access.permissions import Rights
-from peloton.runtime.core.reading.listing import (
-    AMONG,
-    BETWEEN,
-    PAIR,
-    PART,
-    TEXT,
-    ListViews,
-    SortOrder,
-    Where,
-)
+from peloton.runtime.core.reading.filters import AMONG, BETWEEN, PAIR, PART, TEXT, Where
+from peloton.runtime.core.reading.listing import ListViews, SortOrder
 
 LIMIT_DEFAULT, FETCH_DEFAULT = 10, 100
 EARLIEST_S = 1e-9

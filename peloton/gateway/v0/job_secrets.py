@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from google.protobuf.message import Message
 
-from peloton.actors.host.messages import SecretRef
-from peloton.actors.host.run_parts import SECRETS_MAX, clash, path_problem, place
+from peloton.actors.host.run_spec import SECRETS_MAX, SecretRef, clash, path_problem, place
 from peloton.actors.job.messages import JobView
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0 import peloton_pb2 as v0

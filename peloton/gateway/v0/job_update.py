@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.job.messages import AddChange, JobUpdated, JobView, UpdateJob
-from peloton.actors.job.spec import Override
+from peloton.actors.job.slice.task_config import Override
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key

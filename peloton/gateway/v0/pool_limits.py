@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from peloton.actors.job.spec import Override
+from peloton.actors.job.slice.task_config import Override
 from peloton.actors.resources import Resources, amount
 from peloton.actors.respool.messages import ROOT, PoolView
 from peloton.actors.respool.node import NO_SLACK_LIMIT

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.messages import ControlWorkflow, JobStates, JobView, ReplaceJob
+from peloton.actors.job.messages import JobView
 from peloton.actors.job.orders import OTHER_VERSION
+from peloton.actors.job.stages import JobStates
 from peloton.actors.job.workflow.decide import OTHER_CONFIG
 from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    ReplaceJob,
     WorkflowOptions,
     WorkflowOrdered,
     WorkflowOrders,

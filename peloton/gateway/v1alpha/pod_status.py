@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from peloton.actors.task.messages import ContainerEnd, RunOutcome
+from peloton.actors.task.messages import RunOutcome
+from peloton.actors.task.run_messages import ContainerEnd
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod
 from peloton.gateway.translate.container_status import container_statuses

@@ -28,9 +28,10 @@ from peloton.actors.task.messages import SLICE_SIZE
 from peloton.gateway.cluster.feed import ClusterFeed, OutOfReach, SharedReading
 from peloton.gateway.translate.texts import client_name
 from peloton.runtime.core.reading.changes import Change
+from peloton.runtime.core.reading.filters import AMONG, Where
 from peloton.runtime.core.reading.followers import name_of
 from peloton.runtime.core.reading.inspection import FollowChanges
-from peloton.runtime.core.reading.listing import AMONG, Listed, ListViews, Where, onwards
+from peloton.runtime.core.reading.listing import Listed, ListViews, onwards
 from peloton.runtime.vocabulary import Key, kind_of, members_of
 
 ID_BITS = 20

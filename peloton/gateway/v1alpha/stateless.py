@@ -13,21 +13,24 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from peloton.actors.job.decide import NOT_TERMINAL
-from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import (
-    ControlWorkflow,
     DeleteJob,
     JobDeleted,
     JobStarted,
     JobStopped,
-    RestartJob,
     StartJob,
     StopJob,
-    WorkflowOrdered,
 )
 from peloton.actors.job.orders import OTHER_VERSION
 from peloton.actors.job.spec import INVALID
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
+from peloton.actors.job.stages import EntityVersion
+from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    RestartJob,
+    WorkflowOptions,
+    WorkflowOrdered,
+    WorkflowOrders,
+)
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.gateway.access.guard import CallEnded
@@ -64,7 +67,8 @@ from peloton.gateway.v1alpha.stateless_query import query_jobs, stream_jobs
 from peloton.gateway.v1alpha.stateless_replace import expecting, replacement
 from peloton.gateway.v1alpha.stateless_status import job_status_of, stateless_summary
 from peloton.gateway.v1alpha.workflow_status import workflow_info
-from peloton.runtime.core.reading.listing import AMONG, ListViews, SortOrder, Where
+from peloton.runtime.core.reading.filters import AMONG, Where
+from peloton.runtime.core.reading.listing import ListViews, SortOrder
 from peloton.runtime.vocabulary import Message, Refused
 
 UNEXPECTED = Refused(OTHER_VERSION, "unexpected entity version")

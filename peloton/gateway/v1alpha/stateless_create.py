@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from peloton.actors.job.entity_version import EntityVersion
+from peloton.actors.job.stages import EntityVersion
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2 as job

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peloton.actors.job.entity_version import EntityVersion
-from peloton.actors.job.messages import JobView, ReplaceJob
-from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.job.messages import JobView
+from peloton.actors.job.stages import EntityVersion
+from peloton.actors.job.workflow.messages import ReplaceJob, WorkflowOptions
 from peloton.actors.respool.messages import pool_key
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.job import job_pb2 as job

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.actors.job.messages import JobGoals, JobView
+from peloton.actors.job.messages import JobView
+from peloton.actors.job.stages import JobGoals
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.gateway.translate.texts import client_name, nanoseconds, rfc3339

@@ -19,8 +19,6 @@ from peloton.runtime.ports import MemberNode, MembershipNews, ShardId
 
 CLOSE_S_MAX = 10.0
 
-__all__ = ["ZooKeeperConfig", "ZooKeeperMembership"]
-
 
 class ZooKeeperMembership:
     """The port `Membership`; its methods are described there."""

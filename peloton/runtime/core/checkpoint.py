@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from peloton.runtime.core.entities.codec import Codec, Entry, encode
+from peloton.runtime.core.entities.codec import Codec, Entry
 from peloton.runtime.core.entities.crowd import Crowd
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.entities.population import Population
 from peloton.runtime.core.entities.records import SHARD_KEY, CheckpointCut
 from peloton.runtime.core.turning.turns import Turns

@@ -16,6 +16,7 @@ from peloton.actors.host.devices import (
 from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import OCCUPYING
+from peloton.actors.host.run_spec import Port, RunSpec
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -29,7 +30,7 @@ KIND = kind(8)
 HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
 ONE, TWO = Key(f"task/{JOB}/0"), Key(f"task/{JOB}/1")
 DONE = RunOutcome(End.SUCCEEDED, 0)
-GPU = m.RunSpec(Resources(UNIT, 0, 0, UNIT), "true")
+GPU = RunSpec(Resources(UNIT, 0, 0, UNIT), "true")
 PAIR = replace(GPU, resources=Resources(UNIT, 0, 0, 2 * UNIT))
 CPU = replace(GPU, resources=Resources(UNIT))
 
@@ -125,7 +126,7 @@ def test_a_fraction_takes_a_whole_device() -> None:
 
 
 def test_ports_and_devices_are_of_the_same_run() -> None:
-    both = replace(GPU, ports=(m.Port("web", 0, "WEB"),))
+    both = replace(GPU, ports=(Port("web", 0, "WEB"),))
     turn = receive(up(2), m.Launch(1, both), 0, 1)
     assert starts(turn) == [(0,), (1,)]
     assert [len(run.ports) for _, run in turn.state.runs.items()] == [1, 1]

@@ -16,6 +16,7 @@ from peloton.actors.host.facts import PortsGiven, PortsNoted
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import OCCUPYING, RunPhase
 from peloton.actors.host.machine_messages import PortsInUse
+from peloton.actors.host.run_spec import Port, RunSpec
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -34,9 +35,9 @@ ROOM = Resources(9 * UNIT, 0, 0, 0)
 DONE = RunOutcome(End.SUCCEEDED, 0)
 MINE, APP = Label("peloton.job_id", JOB), Label("app", "x")
 LESS = Constraint("label", "task", APP, "less", 1)
-SPREAD = m.RunSpec(Resources(UNIT), "true", labels=(MINE,), apart=MINE)
-ALONE = m.RunSpec(Resources(UNIT), "true", labels=(APP,), constraint=LESS)
-PLAIN = m.RunSpec(Resources(UNIT), "true", labels=(APP,))
+SPREAD = RunSpec(Resources(UNIT), "true", labels=(MINE,), apart=MINE)
+ALONE = RunSpec(Resources(UNIT), "true", labels=(APP,), constraint=LESS)
+PLAIN = RunSpec(Resources(UNIT), "true", labels=(APP,))
 
 
 def receive(host: Host | None, message: Message, *members: int, crowd: Key = ONE) -> Turn:
@@ -132,7 +133,7 @@ def test_a_killed_run_counts_until_it_has_ended() -> None:
 
 
 def test_fixed_ports_are_told_as_labels() -> None:
-    spec = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("a", 8080), m.Port("b", 0, "B")))
+    spec = RunSpec(Resources(UNIT), "x", ports=(Port("a", 8080), Port("b", 0, "B")))
     host = receive(up(), m.Launch(1, spec), 0).state
     assert host.summary(HOST).running == ((port_label(8080), 1),)
     assert refusals(receive(host, m.Launch(1, spec), 1)) == [
@@ -199,8 +200,8 @@ def test_labels_are_told_only_if_they_are_to_be_known(tasks: bool) -> None:
 
 # ---- ports that others on the machine use, as its backend has found ----
 
-PICKED = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("http", 0, "PORT"),))
-FIXED = m.RunSpec(Resources(UNIT), "x", ports=(m.Port("http", 31000, "PORT"),))
+PICKED = RunSpec(Resources(UNIT), "x", ports=(Port("http", 0, "PORT"),))
+FIXED = RunSpec(Resources(UNIT), "x", ports=(Port("http", 31000, "PORT"),))
 
 
 def heard(host: Host, message: Message, *members: int) -> Turn:
@@ -210,7 +211,7 @@ def heard(host: Host, message: Message, *members: int) -> Turn:
     return take_turn(h.KIND, host, message=message, at=at)
 
 
-def with_run(spec: m.RunSpec) -> Host:
+def with_run(spec: RunSpec) -> Host:
     return heard(h.up(), m.Launch(1, spec), 0).state  # type: ignore[no-any-return]
 
 
@@ -240,7 +241,7 @@ def test_a_run_whose_picked_port_is_in_use_begins_with_another_as_the_same_attem
     ],
 )
 def test_a_run_without_another_port_is_refused(
-    spec: m.RunSpec, used: tuple[int, ...], reason: str
+    spec: RunSpec, used: tuple[int, ...], reason: str
 ) -> None:
     before = with_run(spec)
     turn = heard(before, PortsInUse(used, (h.pod(0),)))
@@ -282,7 +283,7 @@ def test_many_ports_in_use_do_not_hide_the_labels_of_tasks() -> None:
 
 
 @pytest.mark.parametrize("spec, left", [(PICKED, 1), (FIXED, 0)])
-def test_a_run_of_no_task_begins_with_another_port_or_is_over(spec: m.RunSpec, left: int) -> None:
+def test_a_run_of_no_task_begins_with_another_port_or_is_over(spec: RunSpec, left: int) -> None:
     host = heard(holds.held(), holds.launch("t-0", spec=spec)).state
     turn = heard(host, PortsInUse((31000,), (holds.run_of("t-0"),)))
     assert len(turn.state.runs) == len(started(turn)) == turn.state.foreign == left

@@ -16,6 +16,7 @@ from peloton.actors.host.goals import POLL_EVERY_S, HostNotes
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import OCCUPYING, RUN_TABLE, RunEvent, RunPhase, RunStep
 from peloton.actors.host.live.live_messages import LimitRun, LimitRuns
+from peloton.actors.host.run_spec import Port, RunSpec
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -27,7 +28,7 @@ from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue, Refu
 KIND = kind(8)
 HOST, BACKEND, JOB = Key("host/h"), Key("backend/b"), "0" * 36
 CROWD = Key(f"task/{JOB}/0")
-SPEC = m.RunSpec(Resources(UNIT), "true")
+SPEC = RunSpec(Resources(UNIT), "true")
 ROOM = Resources(4 * UNIT, 0, 0, 0)
 DONE = RunOutcome(End.SUCCEEDED, 0)
 EPOCH = 3
@@ -66,7 +67,7 @@ def up(ports: tuple[int, int] = (31000, 31003)) -> Host:
 def with_run(phase: RunPhase, member: int = 0) -> Host:
     """A host that holds one run in this phase."""
     host = up()
-    spec = SPEC if phase != RunPhase.REFUSED else m.RunSpec(ROOM + ROOM, "big")
+    spec = SPEC if phase != RunPhase.REFUSED else RunSpec(ROOM + ROOM, "big")
     prepare = phase == RunPhase.PREPARED
     host = receive(host, m.Launch(1, spec, prepare=prepare), member).state
     if phase in (RunPhase.STARTED, RunPhase.ENDED):
@@ -101,7 +102,7 @@ def test_the_lowest_members_are_granted_first_and_the_rest_refused() -> None:
 
 
 def test_a_run_gets_its_ids() -> None:
-    turn = receive(up(), m.Launch(1, m.RunSpec(Resources(1), "x", environment=(("A", "1"),))), 7)
+    turn = receive(up(), m.Launch(1, RunSpec(Resources(1), "x", environment=(("A", "1"),))), 7)
     start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
     assert dict(start.environment) == {
         "A": "1",
@@ -213,14 +214,14 @@ def test_a_killed_run_that_fails_was_killed() -> None:
 
 
 def test_ports_are_picked_and_never_given_twice() -> None:
-    dynamic, fixed = m.Port("http", 0, "PORT"), m.Port("fixed", 31000)
-    both = m.RunSpec(Resources(1), "x", ports=(dynamic, fixed))
+    dynamic, fixed = Port("http", 0, "PORT"), Port("fixed", 31000)
+    both = RunSpec(Resources(1), "x", ports=(dynamic, fixed))
     turn = receive(up(), m.Launch(1, both), 0, 1)
     ((refusal, refused),) = replies(turn)
     assert refusal.reason == "port 31000 is taken on the host" and refused == [1]  # type: ignore[attr-defined]
     start = orders(turn)[0].runs[0]  # type: ignore[attr-defined]
     assert dict(start.environment)["PORT"] == "31001", "31000 is the fixed one"
-    one = m.RunSpec(Resources(1), "x", ports=(dynamic,))
+    one = RunSpec(Resources(1), "x", ports=(dynamic,))
     again = receive(turn.state, m.Launch(1, one), 2, 3)
     assert [members for _, members in replies(again)] == [[3]]
     ports = [run.ports for _, run in again.state.runs.items() if run.phase == RunPhase.ACCEPTED]
@@ -228,7 +229,7 @@ def test_ports_are_picked_and_never_given_twice() -> None:
 
 
 def test_a_run_whose_fixed_ports_are_one_number_is_refused() -> None:
-    twice = m.RunSpec(Resources(1), "x", ports=(m.Port("a", 31000), m.Port("b", 31000)))
+    twice = RunSpec(Resources(1), "x", ports=(Port("a", 31000), Port("b", 31000)))
     turn = receive(up(), m.Launch(1, twice), 0)
     ((refusal, refused),) = replies(turn)
     assert refusal.reason == "no free port on the host" and refused == [0]  # type: ignore[attr-defined]
@@ -605,7 +606,7 @@ def test_a_person_gives_the_runs_up_and_the_next_keeper_is_taken() -> None:
 
 def test_a_summary_has_the_free_ports() -> None:
     """Placers place by it what wants ports; a port outside of the range takes none from it."""
-    spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b", 8080)))
+    spec = RunSpec(Resources(UNIT), "true", ports=(Port("a"), Port("b", 8080)))
     host = up()
     assert host.summary(HOST).ports == 3
     granted = receive(host, m.Launch(1, spec), 0).state
@@ -621,7 +622,7 @@ def test_a_summary_has_the_free_ports() -> None:
 
 
 def test_free_ports_are_counted_anew_for_another_range() -> None:
-    spec = m.RunSpec(Resources(UNIT), "true", ports=(m.Port("a"), m.Port("b")))
+    spec = RunSpec(Resources(UNIT), "true", ports=(Port("a"), Port("b")))
     host = receive(up(), m.Launch(1, spec), 0).state
     other = receive(host, m.ConfigureHost(ROOM, (), BACKEND, (31001, 31011))).state
     assert other.summary(HOST).ports == 9, "one of the two is of the new range"

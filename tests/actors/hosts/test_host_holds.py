@@ -29,6 +29,7 @@ from peloton.actors.host.inventory.decide import list_hosts
 from peloton.actors.host.inventory.messages import ListHosts
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.ledger import RunPhase
+from peloton.actors.host.run_spec import Port, RunSpec
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import HOST_MAINTENANCE, pod_id
@@ -40,7 +41,7 @@ from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Due, Key, Message, Pursue, Refused
 from tests.actors.hosts import test_host as h
 
-SPEC = m.RunSpec(Resources(UNIT), "true")
+SPEC = RunSpec(Resources(UNIT), "true")
 HOLD_S = 300.0
 HOLD = hm.HoldHost("one", "zoe", HOLD_S)
 
@@ -63,7 +64,7 @@ def run_of(task: str, hold: str = "one") -> str:
     return pod_id(foreign_crowd(task), 0, run=foreign_number(hold))
 
 
-def launch(*tasks: str, hold: str = "one", spec: m.RunSpec = SPEC) -> hm.LaunchForeign:
+def launch(*tasks: str, hold: str = "one", spec: RunSpec = SPEC) -> hm.LaunchForeign:
     return hm.LaunchForeign(hold, tuple(hm.ForeignRun(task, spec) for task in tasks))
 
 
@@ -101,7 +102,7 @@ def test_a_second_hold_is_refused() -> None:
 
 
 def test_nothing_is_granted_to_tasks_while_it_is_held() -> None:
-    for spec in (SPEC, m.RunSpec(Resources(), "true")):
+    for spec in (SPEC, RunSpec(Resources(), "true")):
         turn = receive(held(), m.Launch(1, spec), 0)
         ((answer, members),) = h.replies(turn)
         assert members == [0] and answer.reason == HELD and not h.orders(turn)  # type: ignore[attr-defined]
@@ -271,7 +272,7 @@ def test_a_hold_is_used_up_by_its_first_launch() -> None:
         (launch("a", hold="two"), hm.NO_HOLD),
         (launch(*"abcde"), hm.CANNOT_LAUNCH),
         (launch("a", "a"), hm.CANNOT_LAUNCH),
-        (launch(*"abcd", spec=m.RunSpec(Resources(), "x", ports=(m.Port("p"),))), hm.CANNOT_LAUNCH),
+        (launch(*"abcd", spec=RunSpec(Resources(), "x", ports=(Port("p"),))), hm.CANNOT_LAUNCH),
     ],
 )
 def test_all_or_nothing_is_launched(sent: hm.LaunchForeign, code: str) -> None:

@@ -16,7 +16,9 @@ from peloton.actors.host import view
 from peloton.actors.host.folds import EVOLVE, folded
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import Ledger, RunPhase, RunSet
+from peloton.actors.host.live.live_messages import KnownSet
 from peloton.actors.host.orders import list_runs
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
@@ -31,8 +33,8 @@ KIND = kind(8)
 HOST, BACKEND = Key("host/h"), Key("backend/b")
 CROWDS = [Key("task/a-b/0"), Key("task/a-b/1"), Key("task/c/0")]
 SPECS = [
-    m.RunSpec(Resources(UNIT), "true"),
-    m.RunSpec(Resources(2 * UNIT), "x", environment=(("A", "1"),)),
+    RunSpec(Resources(UNIT), "true"),
+    RunSpec(Resources(2 * UNIT), "x", environment=(("A", "1"),)),
 ]
 DONE, FAILED = RunOutcome(End.SUCCEEDED, 0), RunOutcome(End.FAILED, 1)
 EMPTY = folded(
@@ -156,7 +158,7 @@ STARTED = [
 def test_a_backend_is_asked_for_sets() -> None:
     message = list_runs(played(STARTED), At(now=9.0, key=HOST)).message
     assert isinstance(message, m.ListRuns)
-    assert message.sets == (m.KnownSet(CROWDS[0], 1, Bits.of(0, 1), 1.0),)
+    assert message.sets == (KnownSet(CROWDS[0], 1, Bits.of(0, 1), 1.0),)
 
 
 @given(

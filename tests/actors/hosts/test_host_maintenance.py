@@ -11,6 +11,7 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.goals import DRAIN_POLL_EVERY_S
 from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.machine_messages import SetUse, UseSet
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import facts as tf
@@ -24,7 +25,7 @@ from tests.actors.hosts import test_host as h
 from tests.actors.tasks.test_task import running
 
 STOPPED = RunOutcome(End.FAILED, None, "SIGTERM", "exited", "ended by SIGTERM")
-SPEC = m.RunSpec(Resources(UNIT), "true")
+SPEC = RunSpec(Resources(UNIT), "true")
 
 
 def receive(host: Host | None, message: Message, *members: int) -> Turn:

@@ -9,6 +9,7 @@ from peloton.actors.host.inventory import messages as m
 from peloton.actors.host.inventory.kind import KIND
 from peloton.actors.host.inventory.pools import UNTOLD_MAX, get_host_pools
 from peloton.actors.host.inventory.state import Inventory
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.placement.conditions import HOST_POOL
 from peloton.placement.messages import Constraint, Label
@@ -170,7 +171,7 @@ def test_what_a_host_of_a_pool_grants(pool: str, wanted: str, granted: bool) -> 
     host = in_pool(pool).state if pool else host_tests.up()
     label = Label(HOST_POOL, wanted)
     only = Constraint("label", "host", label, "equal", 1) if wanted else None
-    launch = h.Launch(1, h.RunSpec(Resources(UNIT), "true", constraint=only))
+    launch = h.Launch(1, RunSpec(Resources(UNIT), "true", constraint=only))
     turn = take_turn(
         host_tests.KIND, host, message=launch, at=at_host(0, sender=host_tests.CROWD)
     )  # fmt: skip

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
-from peloton.actors.host.draining import NOT_OUT_OF_USE, why_not_down
+from peloton.actors.host.drain_view import NOT_OUT_OF_USE, why_not_down
 from peloton.actors.host.goals import (
     DRAIN_POLL_EVERY_S,
     REMOVED_POLLS_MAX,
@@ -17,6 +17,7 @@ from peloton.actors.host.goals import (
     recall_s,
 )
 from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
@@ -25,7 +26,7 @@ from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Decision, Message
 from tests.actors.hosts import test_host as h
 
-SPEC = m.RunSpec(Resources(UNIT), "true")
+SPEC = RunSpec(Resources(UNIT), "true")
 ENDED = RunOutcome(End.KILLED, None, "SIGTERM", "killed", "")
 
 

@@ -12,8 +12,7 @@ import pytest
 from peloton.actors.host.holds.hold_messages import TaskHold
 from peloton.actors.host.inventory.decide import list_hosts, report, snapshot
 from peloton.actors.host.inventory.facts import FollowerNoted
-from peloton.actors.host.inventory.follow_messages import FollowTerms
-from peloton.actors.host.inventory.messages import PLACERS_ALL, ListHosts, is_troubled
+from peloton.actors.host.inventory.messages import PLACERS_ALL, FollowTerms, ListHosts, is_troubled
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.machine_messages import HostVolume, VolumeConfig
 from peloton.actors.host.messages import RecheckBackend

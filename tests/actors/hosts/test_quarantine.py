@@ -12,6 +12,7 @@ from peloton.actors.host.holds.hold_messages import HoldHost, ReleaseHold
 from peloton.actors.host.kind import kind
 from peloton.actors.host.machine_messages import UseSet
 from peloton.actors.host.quarantine import HOST_FAULTS, QUARANTINE_S, QUICK_S, WINDOW_S
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, pod_id
@@ -22,7 +23,7 @@ from tests.actors.hosts import test_host as h
 
 AFTER = 4
 KIND = kind(1, quarantine_after=AFTER)
-SPEC = m.RunSpec(Resources(), "true")
+SPEC = RunSpec(Resources(), "true")
 FAILED = RunOutcome(End.FAILED, 1, reason="exited")
 FAULT = RunOutcome(End.FAILED, reason="could not be started")
 LOST = RunOutcome(End.LOST, system=True)

@@ -7,8 +7,8 @@ import pytest
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import ChangeSeen, ChangesNoted, RunChange, RunsChanged
 from peloton.actors.host.state import Host
-from peloton.actors.task.messages import ContainerEnd, pod_id
-from peloton.actors.task.run_messages import LiveRun, RunChanged
+from peloton.actors.task.messages import pod_id
+from peloton.actors.task.run_messages import ContainerEnd, LiveRun, RunChanged
 from tests.actors.hosts import test_host as hosts
 
 WELL, ILL = LiveRun(True), LiveRun(False)

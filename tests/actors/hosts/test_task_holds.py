@@ -26,6 +26,7 @@ from peloton.actors.host.inventory.messages import (
     MoveHostPool,
 )
 from peloton.actors.host.inventory.state import EVOLVE, Inventory
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.placement import filters
@@ -107,7 +108,7 @@ def test_what_a_reservation_needs_is_not_given_to_other_tasks_that_are_awaited()
     host = waiting(1, host=host)
     got, (why,) = granted_to(receive(host, m.Launch(1, SPEC), 1))
     assert not got and why.startswith("insufficient resources")
-    whole = m.RunSpec(ROOM, "true")
+    whole = RunSpec(ROOM, "true")
     assert granted_to(receive(host, m.Launch(1, whole), 0))[0] == [0]
 
 
@@ -115,7 +116,7 @@ def test_a_hold_keeps_what_the_run_has_that_is_to_be_killed() -> None:
     host = receive(h.up(), m.Launch(1, SPEC), 0).state
     host = waiting(0, 1, host=host)
     assert [one.need for one in host.task_holds] == [SPEC.resources, Resources()]
-    left = m.RunSpec(ROOM - SPEC.resources, "true")
+    left = RunSpec(ROOM - SPEC.resources, "true")
     assert granted_to(receive(host, m.Launch(1, left), 1))[0] == [1], "it has its room still"
 
 

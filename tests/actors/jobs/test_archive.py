@@ -26,16 +26,10 @@ from peloton.actors.archive.decide import (
 from peloton.actors.archive.state import EVOLVE, Archive
 from peloton.actors.job.archiving import archived, forget, leave
 from peloton.actors.job.facts import ArchivedIn, DeletionOrdered
-from peloton.actors.job.messages import (
-    Archived,
-    ForgetJob,
-    JobGoals,
-    JobStates,
-    JobSummary,
-    LeaveMemory,
-    job_key,
-)
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.messages import Archived, ForgetJob, JobSummary, LeaveMemory, job_key
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.view import summary
 from peloton.actors.respool.messages import pool_key

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from peloton.actors.job.budget import bounds_of, budget_of
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import CreateJob, ReplaceJob
+from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
 from peloton.actors.job.slice.rollout_messages import DownBudget, DownTally, SpareAsked
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import Job
+from peloton.actors.job.workflow.messages import ReplaceJob
 from peloton.actors.resources import Resources
 from peloton.runtime.core.turning.turn import take_turn
 from peloton.runtime.vocabulary import At, Bits, Key, Message

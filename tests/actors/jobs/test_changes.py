@@ -19,10 +19,12 @@ from peloton.actors.job import messages as m
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.grants import Use
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import InstancesOrdered, JobGoals, JobStates, JobUpdated
+from peloton.actors.job.messages import InstancesOrdered, JobUpdated
 from peloton.actors.job.orders import goals_of
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpen, SliceTally, Tally
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals

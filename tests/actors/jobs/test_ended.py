@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from peloton.actors.job.kind import KIND as JOB
-from peloton.actors.job.messages import JobGoals, JobStates
 from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.state import Slice
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, Waits

@@ -22,7 +22,8 @@ from peloton.actors.job.grants import (
     use_of,
 )
 from peloton.actors.job.slice.messages import Tally
-from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Key
 
 

@@ -10,14 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.host.messages import Port
+from peloton.actors.host.run_spec import Port
 from peloton.actors.job import messages as m
 from peloton.actors.job.decide import PIECES_TIMEOUT_S
 from peloton.actors.job.kind import KIND
-from peloton.actors.job.messages import JobCreated, JobDeleted, JobGoals, JobStates, JobStopped
+from peloton.actors.job.messages import JobCreated, JobDeleted, JobStopped
 from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceGone, SliceOpen, SliceTally, Tally
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig, effective
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig, effective
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.totals import Ending, has_begun, job_state_of
 from peloton.actors.resources import Resources

@@ -9,7 +9,8 @@ import immutables
 import msgspec
 import pytest
 
-from peloton.actors.job.slice.messages import Tally, TaskConfig
+from peloton.actors.job.slice.messages import Tally
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import Job, SliceReport
 from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone

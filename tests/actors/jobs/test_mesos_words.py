@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.actors.host.messages import Container, MesosWords
+from peloton.actors.host.run_spec import Container, MesosWords
 from peloton.actors.job.slice.task_config import Command, TaskConfig, effective
 from peloton.actors.job.spec import JobSpec, check_instances
 from tests.actors.jobs.test_secret_refs import SPEC

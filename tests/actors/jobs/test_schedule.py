@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from peloton.actors.host.run_parts import Container
+from peloton.actors.host.run_spec import Container
 from peloton.actors.job.messages import MakeJob
 from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.schedule import decide

@@ -5,17 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.host.messages import SecretRef, VolumeConfig
-from peloton.actors.host.run_parts import clash, path_problem
+from peloton.actors.host.machine_messages import VolumeConfig
+from peloton.actors.host.run_spec import SecretRef, clash, path_problem
 from peloton.actors.job import messages as m
-from peloton.actors.job.spec import (
-    SERVICE,
-    JobSpec,
-    Override,
-    check_instances,
-    effective,
-    with_secrets,
-)
+from peloton.actors.job.slice.task_config import Override, effective
+from peloton.actors.job.spec import SERVICE, JobSpec, check_instances, with_secrets
 from peloton.backends.keeper import secret_files
 from tests.actors.jobs.test_job import DEFAULT, POOL
 

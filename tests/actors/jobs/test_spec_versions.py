@@ -11,7 +11,8 @@ from peloton.actors.job import messages as m
 from peloton.actors.job.kind import KIND
 from peloton.actors.job.messages import KeptSpec
 from peloton.actors.job.slice.messages import SliceGone
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.spec_versions import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
 from peloton.actors.job.state import Job
 from peloton.actors.job.version.kind import KIND as VERSION
@@ -22,7 +23,13 @@ from peloton.actors.job.version.messages import (
     StoreSpec,
     version_key,
 )
-from peloton.actors.job.workflow.messages import WorkflowOrders, WorkflowTypes
+from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    ReplaceJob,
+    RestartJob,
+    WorkflowOrders,
+    WorkflowTypes,
+)
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import SENDER, Key, Message
 from tests.actors.jobs.test_job import AT, DEFAULT, JOB, POOL
@@ -91,10 +98,10 @@ def test_a_service_that_was_never_changed_stores_nothing() -> None:
 
 def test_the_spec_before_is_stored_with_the_workflow_that_replaces_it() -> None:
     talk = Talk(spec("one"))
-    talk.receive(m.ReplaceJob(spec("two")))
+    talk.receive(ReplaceJob(spec("two")))
     assert talk.stored == [1] and talk.past == (KeptSpec(1, 1, 1),)
     assert talk.job is not None and not talk.job.versions.owes
-    talk.receive(m.ReplaceJob(spec("three")))
+    talk.receive(ReplaceJob(spec("three")))
     assert talk.commands() == ["one", "two"] and talk.past[1] == KeptSpec(2, 2, 2)
     view = KIND.inspect[m.GetJob](talk.job, m.GetJob(), AT)
     assert (view.since, view.past) == (3, talk.past)
@@ -105,7 +112,7 @@ def test_a_workflow_of_a_job_that_is_deleted_does_not_go_back_for_lack_of_progre
     left would be kept for ever."""
     talk = Talk(spec("one", progress_s=60.0))
     back = m.WorkflowOptions(back=True)
-    talk.receive(m.ReplaceJob(spec("two", progress_s=60.0), options=back))
+    talk.receive(ReplaceJob(spec("two", progress_s=60.0), options=back))
     assert KIND.deadline(talk.job) == ("progress 5.0", 60.0)
     talk.receive(m.DeleteJob(force=True))
     assert KIND.deadline(talk.job) is None
@@ -115,21 +122,21 @@ def test_a_workflow_of_a_job_that_is_deleted_does_not_go_back_for_lack_of_progre
 def test_new_runs_are_no_other_spec() -> None:
     talk = Talk(spec("one"))
     for kind in (WorkflowTypes.RESTART, WorkflowTypes.STOP):
-        talk.receive(m.ControlWorkflow(WorkflowOrders.ABORT))
-        talk.receive(m.RestartJob(kind=kind))
-    talk.receive(m.ControlWorkflow(WorkflowOrders.ABORT))
+        talk.receive(ControlWorkflow(WorkflowOrders.ABORT))
+        talk.receive(RestartJob(kind=kind))
+    talk.receive(ControlWorkflow(WorkflowOrders.ABORT))
     assert talk.told == [] and talk.job is not None and talk.job.versions.since == 1
-    talk.receive(m.ReplaceJob(spec("two")))
+    talk.receive(ReplaceJob(spec("two")))
     assert talk.past == (KeptSpec(1, 3, 1),) and talk.stored == [1]
 
 
 def test_what_goes_back_is_the_spec_before_once_more() -> None:
     talk = Talk(spec("one"))
-    talk.receive(m.ReplaceJob(spec("two")))
-    talk.receive(m.ControlWorkflow(WorkflowOrders.ROLL_BACK))
-    talk.receive(m.ControlWorkflow(WorkflowOrders.ABORT))
+    talk.receive(ReplaceJob(spec("two")))
+    talk.receive(ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    talk.receive(ControlWorkflow(WorkflowOrders.ABORT))
     assert talk.job is not None and talk.job.versions.stored == 1
-    talk.receive(m.ReplaceJob(spec("four")))
+    talk.receive(ReplaceJob(spec("four")))
     assert talk.past == (KeptSpec(1, 1, 1), KeptSpec(2, 2, 2), KeptSpec(3, 3, 1))
     assert talk.commands() == ["one", "two", "one"] and talk.stored == [1, 2]
 
@@ -137,7 +144,7 @@ def test_what_goes_back_is_the_spec_before_once_more() -> None:
 def test_own_configs_are_stored_with_the_spec_that_has_them() -> None:
     talk = Talk(spec("one", own_configs=1), own())
     assert talk.stored == [1], "only now the job knows them"
-    talk.receive(m.ReplaceJob(spec("two")))
+    talk.receive(ReplaceJob(spec("two")))
     (kept,) = [state for state in talk.kept.values() if state]
     found = VERSION.inspect[GetSpec](kept, GetSpec(), AT)
     assert found == SpecView(kept.spec, own()[0][1])
@@ -146,7 +153,7 @@ def test_own_configs_are_stored_with_the_spec_that_has_them() -> None:
 
 def test_too_many_own_configs_are_not_kept() -> None:
     talk = Talk(spec("one", own_configs=1), own(OWN_BYTES_KEPT_MAX + 1))
-    talk.receive(m.ReplaceJob(spec("two")))
+    talk.receive(ReplaceJob(spec("two")))
     assert talk.stored == [] and talk.past == (KeptSpec(1, 1, 0),)
     talk.receive(m.DeleteJob(force=True))
     assert talk.told == []
@@ -155,24 +162,24 @@ def test_too_many_own_configs_are_not_kept() -> None:
 def test_the_oldest_go_and_a_spec_that_is_used_twice_stays() -> None:
     talk = Talk(spec("0"))
     for number in range(1, SPECS_KEPT_MAX + 3):
-        talk.receive(m.ReplaceJob(spec(str(number))))
+        talk.receive(ReplaceJob(spec(str(number))))
     assert len(talk.past) == SPECS_KEPT_MAX and talk.past[0] == KeptSpec(3, 3, 3)
     assert talk.stored == [*range(3, SPECS_KEPT_MAX + 3)]
-    talk.receive(m.ControlWorkflow(WorkflowOrders.ROLL_BACK))
+    talk.receive(ControlWorkflow(WorkflowOrders.ROLL_BACK))
     again = talk.job.versions.stored if talk.job else 0
     assert again == SPECS_KEPT_MAX + 2, "the spec before the newest, once more"
     for number in range(SPECS_KEPT_MAX):
-        talk.receive(m.ControlWorkflow(WorkflowOrders.ABORT))
-        talk.receive(m.ReplaceJob(spec(f"later {number}")))
+        talk.receive(ControlWorkflow(WorkflowOrders.ABORT))
+        talk.receive(ReplaceJob(spec(f"later {number}")))
     assert again in talk.stored and talk.past[0].stored == again
-    talk.receive(m.ReplaceJob(spec("last")))
+    talk.receive(ReplaceJob(spec("last")))
     assert again not in talk.stored and len(talk.stored) == SPECS_KEPT_MAX
 
 
 def test_a_deleted_job_stays_until_no_spec_is_left() -> None:
     talk = Talk(spec("0"))
     for number in (1, 2, 3):
-        talk.receive(m.ReplaceJob(spec(str(number))))
+        talk.receive(ReplaceJob(spec(str(number))))
     gone = take_turn(KIND, talk.job, message=m.DeleteJob(force=True), at=AT)
     assert to_specs(gone) == [(version_key(JOB, 1), DropSpec(1))], "one after the other"
     waiting = take_turn(KIND, gone.state, message=SliceGone(0), at=AT)
@@ -190,7 +197,7 @@ def test_a_deleted_job_stays_until_no_spec_is_left() -> None:
 
 def test_what_was_lost_is_sent_again_and_answered_again() -> None:
     talk = Talk(spec("one"))
-    lost = take_turn(KIND, talk.job, message=m.ReplaceJob(spec("two")), at=AT)
+    lost = take_turn(KIND, talk.job, message=ReplaceJob(spec("two")), at=AT)
     stores = [one for _, one in to_specs(lost)]
     again = [send.message for send in KIND.owed(lost.state) if isinstance(send.message, StoreSpec)]
     assert stores == again and len(again) == 1

@@ -24,9 +24,10 @@ from peloton.actors.job.slice.messages import (
     SliceTally,
     StartsUsed,
     Tally,
-    TaskConfig,
 )
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.job.spec import After, Deadline, Throttle, updated
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.throttle import (
     RECENT_MAX,
@@ -108,7 +109,7 @@ def test_a_job_that_may_not_begin_yet_begins_with_one_release() -> None:
     waits = msgspec.structs.replace(throttled(25), after=(After(Key("job/o")),))
     job = turn(None, m.CreateJob(waits), 100.0).state
     assert KIND.deadline(job) is None and KIND.inspect[m.GetJob](job, m.GetJob(), AT).blocked_by
-    found = turn(job, m.EndTold(Key("job/o"), m.JobStates.SUCCEEDED), 500.0)
+    found = turn(job, m.EndTold(Key("job/o"), JobStates.SUCCEEDED), 500.0)
     assert goals(found)[0].begins == 10
     assert sum(isinstance(fact, f.GrantsRaised) for fact in found.facts) == 1
 
@@ -122,7 +123,7 @@ def test_the_deadline_of_the_job_still_comes_at_its_moment() -> None:
     job = turn(job, Due("throttle"), 101.2).state
     job = said(job, 101.3, position=2, begun=20, waiting=80, begun_at=101.2).state
     assert due_at(job) == pytest.approx(101.5)
-    assert turn(job, Due("deadline"), 101.5).state.goal == m.JobGoals.KILLED
+    assert turn(job, Due("deadline"), 101.5).state.goal == JobGoals.KILLED
 
 
 def test_with_a_limit_only_those_are_released_that_may_begin() -> None:

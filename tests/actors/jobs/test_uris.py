@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.actors.host.messages import Uri
+from peloton.actors.host.run_spec import Uri
 from peloton.actors.job.slice.task_config import Command, TaskConfig, effective
 
 FILES = (Uri("http://x", output_file="x"),)

@@ -8,13 +8,16 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.job.kind import KIND as JOBS
-from peloton.actors.job.messages import CreateJob, JobStates
+from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice.configs import spec_rows
+from peloton.actors.job.slice.counts import tally
 from peloton.actors.job.slice.messages import ListInstances, SliceOpening, SliceTally, Tally
 from peloton.actors.job.slice.state import Slice
-from peloton.actors.job.slice.tally import list_instances, tally
+from peloton.actors.job.slice.tally import list_instances
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
 from peloton.actors.job.slice.usage import times
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.view import summary
 from peloton.actors.resources import UNIT, Resources

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host.machine_messages import VolumeConfig
-from peloton.actors.job.spec import JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.state import Job
 from peloton.actors.job.volume_sizes import resized
 from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone

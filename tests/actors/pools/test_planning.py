@@ -18,7 +18,7 @@ from peloton.actors.respool.messages import ROOT, Within
 from peloton.actors.respool.planning import NewLot, PoolPlan, plan_lots, plan_pool
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.respool.state import Pool
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.vocabulary import At, Bits, Key, Refused
 from tests.actors.pools.test_pool import A1, A, B, admit, config, cpus, lot, put, root, tree
 

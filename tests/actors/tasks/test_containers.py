@@ -11,9 +11,15 @@ from peloton.actors.host.live.live_messages import ChangeSeen
 from peloton.actors.task import messages as m
 from peloton.actors.task.columns import ARCHIVE, WRITE
 from peloton.actors.task.facts import ContainersTold, RunEnded
-from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
+from peloton.actors.task.messages import End, RunOutcome
 from peloton.actors.task.run_changes import told_of_nobody
-from peloton.actors.task.run_messages import LiveContainers, LiveRun, RunChanged, steps_of
+from peloton.actors.task.run_messages import (
+    ContainerEnd,
+    LiveContainers,
+    LiveRun,
+    RunChanged,
+    steps_of,
+)
 from peloton.actors.task.state import TaskStates
 from tests.actors.tasks import test_task as tasks
 

@@ -13,6 +13,7 @@ from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.finding import SORT_FIELDS, find_instances
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.tally import list_instances
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.messages import Policy, TaskGoals
 from peloton.actors.task.state import Admission, Task, TaskStates
@@ -38,11 +39,11 @@ def made(chance: random.Random, *, limited: bool) -> tuple[Slice, At]:
     """A slice with several configs; where limited, some members do not exist yet."""
     names = ["", "one", "two"]
     overrides = tuple(
-        m.Override(FIRST + n, m.TaskConfig(name=chance.choice(names)))
+        Override(FIRST + n, TaskConfig(name=chance.choice(names)))
         for n in sorted(chance.sample(range(COUNT), 60))
     )
     opening = m.SliceOpening(
-        "j", "name", Key("respool/p"), COUNT, m.TaskConfig(name="most"), overrides
+        "j", "name", Key("respool/p"), COUNT, TaskConfig(name="most"), overrides
     )
     rows, of_rows = spec_rows(3, opening)
     begun = Bits.of(*(n for n in range(COUNT) if not limited or chance.random() < 0.6))

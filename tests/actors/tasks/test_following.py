@@ -10,21 +10,23 @@ import msgspec
 import pytest
 
 from peloton.actors.host.inventory import facts as inventory_facts
-from peloton.actors.host.inventory.follow_messages import (
+from peloton.actors.host.inventory.following import in_part
+from peloton.actors.host.inventory.kind import KIND as INVENTORIES
+from peloton.actors.host.inventory.messages import (
     FollowHosts,
     FollowTerms,
+    HostsOf,
     HostsTold,
     UnfollowHosts,
 )
-from peloton.actors.host.inventory.following import in_part
-from peloton.actors.host.inventory.kind import KIND as INVENTORIES
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.state import Host, HostStates
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.kind import kind as slice_kind
-from peloton.actors.job.slice.messages import HostsOf, SetSliceGoal, SliceOpening, TaskConfig
+from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening
 from peloton.actors.job.slice.state import Slice, WishNotes
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.kind import KIND as TASKS
 from peloton.actors.task.messages import (

@@ -22,7 +22,8 @@ from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import gang_why
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig, check_spec, updated
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec, check_spec, updated
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.admission import AdmissionBatch, admissions
 from peloton.actors.respool.blockers import ExplainedTree

@@ -17,9 +17,16 @@ from peloton.actors.host.orders import list_runs
 from peloton.actors.host.state import Host
 from peloton.actors.task import messages as m
 from peloton.actors.task.facts import ContainersTold, HealthTold, TaskKilling
-from peloton.actors.task.messages import ContainerEnd, End, KillCause, RunOutcome, TaskGoals
+from peloton.actors.task.messages import End, KillCause, RunOutcome, TaskGoals
 from peloton.actors.task.run_changes import told_of_nobody
-from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck, LiveRun, RunChanged, TaskHealth
+from peloton.actors.task.run_messages import (
+    UNHEALTHY,
+    ContainerEnd,
+    HealthCheck,
+    LiveRun,
+    RunChanged,
+    TaskHealth,
+)
 from peloton.actors.task.state import Task, TaskStates, is_let_pass, is_well
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn
 from peloton.runtime.vocabulary import At, Bits

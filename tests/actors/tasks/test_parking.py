@@ -14,13 +14,14 @@ from peloton.actors.host.messages import KillRun
 from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.goals import recall_s
 from peloton.actors.job.slice.kind import kind as slice_kind
-from peloton.actors.job.slice.messages import RunNotStarted
 from peloton.actors.job.slice.parking import STEPS, ParkingPolicy, pursue_with, recall_with
 from peloton.actors.job.slice.placing import AVOIDED_S
+from peloton.actors.job.slice.rollout_messages import RunNotStarted
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import why
 from peloton.actors.respool.lot.decide import ABSENT as LOT_ABSENT
 from peloton.actors.respool.lot.facts import LotEnqueued
+from peloton.actors.respool.lot.kind import KIND as LOT
 from peloton.actors.respool.lot.messages import Admit, Enqueue, ParkTicket, ReleaseTicket
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.task import messages as m
@@ -32,7 +33,6 @@ from peloton.placement.messages import Placed, Unplaced, Wish
 from peloton.runtime.core.entities.crowd import Crowd
 from peloton.runtime.core.turning.turn import TurnOutcome, take_turn
 from peloton.runtime.vocabulary import WAITING, At, Bits, Decision, Due, Key, Message
-from tests.actors.pools.test_lot import KIND as LOT
 from tests.actors.pools.test_lot import SHAPE
 from tests.actors.tasks.test_slice import OPENING, READY
 

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from peloton.actors.host.holds.hold_messages import HoldForTask
-from peloton.actors.host.messages import Launch, Port
+from peloton.actors.host.messages import Launch
+from peloton.actors.host.run_spec import Port
 from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.configs import spec_rows
 from peloton.actors.job.slice.counts import client_state, tally
@@ -26,7 +27,7 @@ from peloton.actors.job.slice.looks import (
 )
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.tally import list_instances, why
-from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
 from peloton.actors.resources import Resources
 from peloton.actors.task.kind import KIND as TASK
 from peloton.actors.task.kind import RESOLVE
@@ -215,7 +216,7 @@ def test_how_many_share_a_host_is_launched_with() -> None:
 
 
 def test_a_spread_job_is_told_apart_by_its_id() -> None:
-    config = m.TaskConfig(labels=(("app", "x"),), ports=(Port("web", 80), Port("rpc")))
+    config = TaskConfig(labels=(("app", "x"),), ports=(Port("web", 80), Port("rpc")))
     opening = m.SliceOpening("j", "n", Key("respool/p"), 1, config, spread=True)
     ((row,), _) = spec_rows(3, opening)
     mine = Label("peloton.job_id", "j")
@@ -552,8 +553,8 @@ def test_ended_members_of_a_limited_slice_are_restarted_within_the_grant() -> No
 
 
 def test_a_slice_gets_more_members_and_the_others_keep_their_configs() -> None:
-    own = m.Override(11, TaskConfig(command=Command("own"), resources=Resources(1)))
-    old = m.Override(3, TaskConfig(command=Command("late"), resources=Resources(1)))
+    own = Override(11, TaskConfig(command=Command("own"), resources=Resources(1)))
+    old = Override(3, TaskConfig(command=Command("late"), resources=Resources(1)))
     more = msgspec.structs.replace(OPENING, count=12, overrides=(old, own), config_version=2)
     goal = m.SetSliceGoal(2, JOB, 0, TaskGoals.SUCCEEDED, opening=more, tallied=True)
     tasks = crowd(running=Bits.span(0, 10))

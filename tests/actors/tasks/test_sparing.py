@@ -12,13 +12,14 @@ import msgspec
 
 from peloton.actors.host import messages as hm
 from peloton.actors.host.ledger import RunPhase
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Maintenance
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import down_tally
 from peloton.actors.job.slice.evicting import DISRUPTION_WANTED_S
 from peloton.actors.job.slice.goals import pursue
 from peloton.actors.job.slice.kind import kind as slice_kind
-from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening, TaskConfig
+from peloton.actors.job.slice.messages import Evict, SetSliceGoal, SliceOpening
 from peloton.actors.job.slice.rollout_messages import (
     AskToEnd,
     DownBudget,
@@ -31,6 +32,7 @@ from peloton.actors.job.slice.rollout_messages import (
 )
 from peloton.actors.job.slice.sparing import ends_step
 from peloton.actors.job.slice.state import Slice
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import Yielded
 from peloton.actors.task.kind import KIND as TASK
@@ -214,7 +216,7 @@ def test_a_want_that_is_over_is_over_though_members_look_for_hosts_in_the_same_t
 
 
 def test_a_host_asks_until_the_runs_are_ending() -> None:
-    spec = hm.RunSpec(Resources(UNIT), "x", asks=True)
+    spec = RunSpec(Resources(UNIT), "x", asks=True)
     host = h.up()
     for message, members in (
         (hm.Launch(1, spec), Bits.of(0, 1)),

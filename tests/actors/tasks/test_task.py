@@ -19,7 +19,7 @@ from peloton.actors.task import messages as m
 from peloton.actors.task.decide import ABSENT, deadline, owed
 from peloton.actors.task.kind import KIND
 from peloton.actors.task.messages import End, Policy, RunOutcome, TaskGoals
-from peloton.actors.task.run_messages import RetryRules
+from peloton.actors.task.run_messages import ContainerEnd, RetryRules
 from peloton.actors.task.state import ON_HOST, THROTTLE, Admission, Task, TaskStates
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn
 from peloton.runtime.core.turning.turn import take_turn
@@ -121,7 +121,7 @@ def test_a_run_whose_end_overtook_its_start_has_started(state: TaskStates) -> No
 @pytest.mark.parametrize(("started_at", "has"), [(0.0, False), (5.0, True)])
 def test_init_containers_alone_are_no_start(started_at: float, has: bool) -> None:
     task = msgspec.structs.replace(running(TaskGoals.RUNNING), state=TaskStates.LAUNCHED)
-    containers = m.ContainerEnd("i", True, 1.0, 2.0, 3), m.ContainerEnd("a", False, started_at)
+    containers = ContainerEnd("i", True, 1.0, 2.0, 3), ContainerEnd("a", False, started_at)
     ended = receive(task, m.Ended(1, msgspec.structs.replace(FAILED, containers=containers)))
     assert (f.TaskStarted in [type(fact) for fact in ended.facts]) == has
 
@@ -415,7 +415,7 @@ def test_only_a_run_with_a_limit_has_a_deadline() -> None:
 def test_a_run_that_takes_too_long_ends_its_instance(
     outcome: RunOutcome, state: TaskStates, failures: int
 ) -> None:
-    containers = (m.ContainerEnd("a", exit_code=outcome.exit_code),)
+    containers = (ContainerEnd("a", exit_code=outcome.exit_code),)
     outcome = msgspec.structs.replace(outcome, containers=containers)
     ended = receive(killed_for_its_time(), m.Ended(1, outcome))
     assert (ended.state.state, ended.state.run) == (state, 1), "it does not run again"

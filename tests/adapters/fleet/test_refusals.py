@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from peloton.sdk.client import Client, Credentials, Login
+from peloton.sdk.client import Client
+from peloton.sdk.credentials import Credentials, Login
 from peloton.sdk.errors import Denied, ServiceUnavailable
 from tests.adapters.test_client_access import at, running, settings
 from tests.cli.terminal import typed

@@ -25,7 +25,8 @@ from msgspec.structs import replace
 
 from peloton.assembly.daemon import Daemon
 from peloton.runtime.adapters.grpc_exchange import GrpcExchange, Tls
-from peloton.sdk.client import Client, ClientTlsFiles, Credentials, Login
+from peloton.sdk.client import Client
+from peloton.sdk.credentials import ClientTlsFiles, Credentials, Login
 from peloton.sdk.errors import Denied, ServiceUnavailable
 from peloton.settings import access_files
 from peloton.settings.config import BadSetting

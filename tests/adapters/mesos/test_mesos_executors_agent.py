@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.actors.host.messages import RunSpec, StartRun
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.mesos.executor.agent_environment import (

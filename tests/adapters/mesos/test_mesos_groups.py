@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import Container, RunEnd, StartRun
+from peloton.actors.host.messages import RunEnd, StartRun
+from peloton.actors.host.run_spec import Container
 from peloton.actors.task.messages import End
 from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import Container, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.masters import driver
@@ -25,9 +26,9 @@ POD, TASKS = "p-0-1", ("p-0-1", "p-0-1.1.2")
 
 def pod() -> m.StartRun:
     """Two containers that go on."""
-    containers = tuple(m.Container(name, "sleep 600") for name in ("a", "b"))
+    containers = tuple(Container(name, "sleep 600") for name in ("a", "b"))
     need = Resources(UNIT, 128 * UNIT)
-    return m.StartRun(POD, m.RunSpec(need, "", containers=containers))
+    return m.StartRun(POD, RunSpec(need, "", containers=containers))
 
 
 def begun(rig: ScriptedMesosRig) -> None:

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from peloton.actors.host.messages import RunEnd, SecretRef, StartRun
+from peloton.actors.host.messages import RunEnd, StartRun
+from peloton.actors.host.run_spec import SecretRef
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
 from peloton.backends.secrets_first import NOT_ENABLED
 from tests.adapters.mesos.mesos_daemon import completed_tasks, job_file, on_mesos, said

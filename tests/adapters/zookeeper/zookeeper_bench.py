@@ -12,8 +12,9 @@ from collections.abc import Callable
 from kazoo.client import KazooClient
 
 from peloton.runtime.adapters.zookeeper_connection import now_s
-from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
 from peloton.runtime.adapters.zookeeper_nodes import Leader, Paths
+from peloton.runtime.adapters.zookeeper_session import ZooKeeperConfig
 from tests.contracts.memberships import Daemon, rest, wait
 
 SESSION_S = 10.0

@@ -13,7 +13,8 @@ from typing import Any
 
 from peloton.chaos.nemesis.proxy import Door
 from peloton.runtime.adapters.system_clock import SystemClock
-from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_session import ZooKeeperConfig
 from peloton.runtime.core.owning.handoff import Handoff
 from peloton.runtime.core.owning.ownership import ranked
 from peloton.runtime.ports import MemberNode, ShardId

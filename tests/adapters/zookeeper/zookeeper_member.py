@@ -13,7 +13,8 @@ import sys
 import threading
 
 from peloton.runtime.adapters.zookeeper_connection import now_s
-from peloton.runtime.adapters.zookeeper_membership import ZooKeeperConfig, ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_membership import ZooKeeperMembership
+from peloton.runtime.adapters.zookeeper_session import ZooKeeperConfig
 from peloton.runtime.ports import MemberNode, MembershipNews, NodeAnswer, Session, ShardId
 
 SAMPLE_EVERY_S = 0.005

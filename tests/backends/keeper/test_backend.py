@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.host.machine_messages import PortsInUse, SlackReported
+from peloton.actors.host.run_spec import MesosWords, Port, RunSpec, Uri
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.actors.task.run_messages import HealthCheck, HttpProbe, LiveRun
@@ -109,9 +110,7 @@ class Machine:
 
 
 def start(run: str, value: str = "true", **environment: str) -> m.StartRun:
-    return m.StartRun(
-        run, m.RunSpec(Resources(UNIT), value, environment=tuple(environment.items()))
-    )
+    return m.StartRun(run, RunSpec(Resources(UNIT), value, environment=tuple(environment.items())))
 
 
 @pytest.fixture
@@ -179,14 +178,14 @@ def test_an_end_is_told_with_its_time(machine: Machine) -> None:
     [
         pytest.param(start("../escape"), id="no name for a folder"),
         pytest.param(start("big-0-1", A="x" * RUN_BYTES_MAX), id="too large"),
-        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(0, "x"), "")), id="no number"),  # type: ignore[arg-type]
-        pytest.param(m.StartRun("odd-0-1", m.RunSpec(Resources(), b"x")), id="no text"),  # type: ignore[arg-type]
+        pytest.param(m.StartRun("odd-0-1", RunSpec(Resources(0, "x"), "")), id="no number"),  # type: ignore[arg-type]
+        pytest.param(m.StartRun("odd-0-1", RunSpec(Resources(), b"x")), id="no text"),  # type: ignore[arg-type]
         pytest.param(
-            m.StartRun("odd-0-1", m.RunSpec(Resources(), "true", uris=(m.Uri("x"),))),
+            m.StartRun("odd-0-1", RunSpec(Resources(), "true", uris=(Uri("x"),))),
             id="files to fetch",
         ),
         pytest.param(
-            m.StartRun("odd-0-1", m.RunSpec(Resources(), "true", mesos=m.MesosWords("{}"))),
+            m.StartRun("odd-0-1", RunSpec(Resources(), "true", mesos=MesosWords("{}"))),
             id="an executor of Mesos",
         ),
     ],
@@ -301,7 +300,7 @@ def test_hosts_hear_when_a_process_started_though_they_ask_later(machine: Machin
 
 def test_a_run_whose_port_is_in_use_is_not_started(machine: Machine) -> None:
     machine.hosts.next_report(m.BackendUp)
-    spec = m.RunSpec(Resources(UNIT), 'echo "$PORT"', ports=(m.Port("http", 0, "PORT"),))
+    spec = RunSpec(Resources(UNIT), 'echo "$PORT"', ports=(Port("http", 0, "PORT"),))
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         machine.order(m.StartRuns(HOST, 1, (m.StartRun("r-0-1", spec, (port,)),)))
@@ -445,7 +444,7 @@ def test_one_ping_is_unanswered_at_a_time() -> None:
 def test_a_container_image_is_ignored_or_ends_its_run(machine: Machine, images: str) -> None:
     machine.hosts.next_report(m.BackendUp)
     machine.backend.limits = process.TaskLimits(images=images)
-    spec = m.RunSpec(Resources(UNIT), "true", image="debian")
+    spec = RunSpec(Resources(UNIT), "true", image="debian")
     machine.order(m.StartRuns(HOST, 1, (m.StartRun("r-0-1", spec), start("r-1-1"))))
     ends = machine.ends(2)
     assert ends["r-1-1"].end is End.SUCCEEDED, "a run without an image"
@@ -459,7 +458,7 @@ def test_a_container_image_is_ignored_or_ends_its_run(machine: Machine, images: 
 def test_a_check_by_a_command_does_not_keep_an_image_from_running(machine: Machine) -> None:
     """It is only not carried out: the keeper would look for its program on the host."""
     machine.hosts.next_report(m.BackendUp)
-    spec = m.RunSpec(Resources(UNIT), "true", image="debian", check=HealthCheck("true"))
+    spec = RunSpec(Resources(UNIT), "true", image="debian", check=HealthCheck("true"))
     for images, checked in ((process.RUN, False), (process.IGNORE, True)):
         machine.backend.limits = process.TaskLimits(images=images, engine="/bin/podman")
         request = machine.backend._request("a", m.StartRun("r-0-1", spec), values=NO_VALUES)
@@ -480,7 +479,7 @@ def test_a_run_is_told_its_gpus_and_sees_none_if_it_has_none(machine: Machine) -
     runs = tuple(
         m.StartRun(
             name,
-            m.RunSpec(
+            RunSpec(
                 Resources(UNIT),
                 'test "$CUDA_VISIBLE_DEVICES ${NVIDIA_VISIBLE_DEVICES-unset}" = '
                 f'"{expected[name]}"',

@@ -20,7 +20,8 @@ from peloton.backends.keeper.adoption import adopt
 from peloton.backends.keeper.journal import KeeperJournal, KeeperJournalFailed
 from peloton.backends.keeper.kept import KeepRules
 from peloton.backends.keeper.kinds import Memory
-from peloton.backends.keeper.runs import EpochRefused, Runs
+from peloton.backends.keeper.requests import EpochRefused
+from peloton.backends.keeper.runs import Runs
 from peloton.backends.keeper.sandboxes import SandboxFolders
 
 HOST = "host-1"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends import keeper_folder, process
 from peloton.backends.keeper.identity import keeper_id
@@ -43,7 +44,7 @@ class Machine:
         )
 
     def start(self, run: str, *, keeper: str = "", epoch: int = 1) -> None:
-        runs = (m.StartRun(run, m.RunSpec(Resources(UNIT), "sleep 600")),)
+        runs = (m.StartRun(run, RunSpec(Resources(UNIT), "sleep 600")),)
         self.order(m.StartRuns(HOST, epoch, runs, keeper))
 
     def listed(self, epoch: int = 1) -> m.RunsListed:

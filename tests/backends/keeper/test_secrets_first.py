@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import SecretRef
+from peloton.actors.host.run_spec import RunSpec, SecretRef
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
 from peloton.backends.secrets_first import SecretsFirst, SecretValues
@@ -60,7 +60,7 @@ def machine(folder: Path, store: Store) -> Iterator[Machine]:
 
 def start(value: str, run: str = RUN) -> m.StartRuns:
     refs = (SecretRef("s-1", "token"),)
-    one = m.StartRun(run, m.RunSpec(Resources(UNIT), value, secrets=refs))
+    one = m.StartRun(run, RunSpec(Resources(UNIT), value, secrets=refs))
     return m.StartRuns(HOST, 1, (one,))
 
 
@@ -92,7 +92,7 @@ def test_a_secret_that_is_gone_ends_the_run_and_no_other(machine, store, folder)
     assert (end.outcome.end, end.outcome.reason) == (End.KILLED, SECRET_NOT_FOUND)
     assert not end.outcome.system
     assert "s-1" in end.outcome.message and "token" in end.outcome.message
-    plain = m.StartRun("plain-0-1", m.RunSpec(Resources(UNIT), "true"))
+    plain = m.StartRun("plain-0-1", RunSpec(Resources(UNIT), "true"))
     machine.order(m.StartRuns(HOST, 1, (plain,)))
     assert machine.hosts.next_report(m.RunsEnded).ends[0].outcome.end == End.SUCCEEDED
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.assembly.task_accounts import health_notes, root_note, task_accounts
 from peloton.backends.process import ProcessBackend, TaskAccounts
@@ -40,7 +41,7 @@ def ends(open_folder: Path, procs: Any) -> Iterator[Callable[..., Any]]:
         backend.accounts = accounts
         backend.start(lambda envelopes: told.extend(each.message for each in envelopes))
         run_id = f"r-{len(backends)}-1"
-        spec = m.RunSpec(Resources(UNIT), "id -un", **named)
+        spec = RunSpec(Resources(UNIT), "id -un", **named)
         order = m.StartRuns(HOST, len(backends), (m.StartRun(run_id, spec),))
         list(backend.receive([Envelope(backend.key, order)], 0.0))
         procs.until(lambda: any(isinstance(one, m.RunsEnded) for one in told), "the run ends")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.machine_messages import RemoveVolumes, VolumeConfig, VolumesRemoved
-from peloton.actors.host.run_parts import Container
+from peloton.actors.host.run_spec import Container
 from peloton.actors.task.messages import End
 from peloton.backends import volumes as volume_folders
 from peloton.backends.keeper import volumes

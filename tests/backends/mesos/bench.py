@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.conversation import Conversation
 from peloton.backends.mesos.master_list import MasterList
@@ -33,7 +34,7 @@ def name(instance: int, run: int = 1) -> str:
 def start(instance: int, *, cpus: float = 1.0, **spec: Any) -> m.StartRun:
     """The order of one run."""
     need = Resources(int(cpus * UNIT))
-    return m.StartRun(name(instance), m.RunSpec(need, **{"value": "true", **spec}))
+    return m.StartRun(name(instance), RunSpec(need, **{"value": "true", **spec}))
 
 
 class Talk:

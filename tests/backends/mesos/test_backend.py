@@ -9,7 +9,8 @@ import pytest
 from peloton.actors.engine.messages import BackendOpen, OpenBackend
 from peloton.actors.host import messages as m
 from peloton.backends.mesos import backend
-from peloton.backends.mesos.backend import Framework, MesosBackend
+from peloton.backends.mesos.backend import MesosBackend
+from peloton.backends.mesos.framework import Framework
 from peloton.backends.mesos.master_list import PAUSE_S
 from peloton.backends.mesos.masters.calls import CallFailed
 from peloton.backends.mesos.runs.keeper_tasks import FAILED_STARTS_MAX, START_AGAIN_S, KeeperProgram

@@ -6,16 +6,13 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.machine_messages import RemoveVolumes, VolumesRemoved
+from peloton.actors.host.run_spec import Container, Port, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.announcing import APPEAR_AGAIN_S
-from peloton.backends.mesos.conversation import (
-    LEFT,
-    NOT_SUBSCRIBED,
-    OFFER_WAIT_S,
-    REFUSE_S,
-)
+from peloton.backends.mesos.conversation import LEFT, NOT_SUBSCRIBED
 from peloton.backends.mesos.offer_book import HOLD_S
+from peloton.backends.mesos.offering import OFFER_WAIT_S, REFUSE_S
 from peloton.backends.mesos.reconciliation import EVERY_S
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Key
@@ -225,7 +222,7 @@ def test_a_run_that_was_launched_in_time_is_not_lost() -> None:
 
 def test_an_invalid_order_ends_its_run_and_no_other() -> None:
     talk = Talk.begun()
-    broken = m.StartRun(name(0), m.RunSpec(Resources(UNIT), "true", ports=(m.Port("http"),)), ())
+    broken = m.StartRun(name(0), RunSpec(Resources(UNIT), "true", ports=(Port("http"),)), ())
     talk.offer()
     talk.start(broken, start(1))
     assert talk.launched() == [[name(1)]]
@@ -237,7 +234,7 @@ def test_an_invalid_order_ends_its_run_and_no_other() -> None:
 def test_what_mesos_cannot_do_ends_the_run() -> None:
     talk = Talk.begun()
     talk.offer()
-    talk.start(start(0, containers=(m.Container("a", "true", init=True),)))
+    talk.start(start(0, containers=(Container("a", "true", init=True),)))
     (end,) = talk.ends()
     assert end.outcome.message.startswith(
         "cannot be ordered: not possible on a host of Mesos: init containers: "

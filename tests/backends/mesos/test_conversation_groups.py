@@ -8,6 +8,7 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import RunsChanged
+from peloton.actors.host.run_spec import Container, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S
@@ -28,9 +29,9 @@ EXITED = "Command exited with status 3"
 
 def pod(instance: int = 0, **spec: Any) -> m.StartRun:
     """A run of two containers."""
-    containers = (m.Container("a", "sleep 1"), m.Container("b", "sleep 2"))
+    containers = (Container("a", "sleep 1"), Container("b", "sleep 2"))
     need = Resources(UNIT, 128 * UNIT)
-    return m.StartRun(name(instance), m.RunSpec(need, "", containers=containers, **spec))
+    return m.StartRun(name(instance), RunSpec(need, "", containers=containers, **spec))
 
 
 def told(task: str, state: str, **more: Any) -> Json:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.live.live_messages import KnownSet
 from peloton.actors.task.messages import End
 from peloton.actors.task.run_messages import HealthCheck
-from peloton.backends.mesos.conversation import (
-    HEARSAY_WAIT_S,
-    LEFT,
-    OFFER_WAIT_S,
-)
+from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, LEFT
 from peloton.backends.mesos.early_updates import KEPT_MAX, EarlyUpdates
 from peloton.backends.mesos.lists import LIST_WAIT_S
+from peloton.backends.mesos.offering import OFFER_WAIT_S
 from peloton.backends.mesos.reconciliation import EVERY_S
 from peloton.runtime.vocabulary import Bits, Key
 from tests.backends.known_sets import known_sets
@@ -60,7 +58,7 @@ def test_a_list_is_given_when_each_run_was_answered_for() -> None:
 
 def test_what_is_known_as_sets_is_asked_for_too() -> None:
     talk = Talk.begun()
-    some = m.KnownSet(Key(f"task/{JOB}/0"), 1, Bits.of(0, 2), 0.0)
+    some = KnownSet(Key(f"task/{JOB}/0"), 1, Bits.of(0, 2), 0.0)
     talk.order(m.ListRuns(HOST, 1, 7.0, (some,)))
     assert talk.asked() == [[name(0), name(2)]]
 

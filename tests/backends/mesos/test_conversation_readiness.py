@@ -10,9 +10,11 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.live.live_messages import (
     ChangesNoted,
     CheckedSet,
+    KnownSet,
     RunChange,
     RunsChanged,
 )
+from peloton.actors.host.run_spec import Container, MesosWords, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.run_messages import HealthCheck, TaskHealth
 from peloton.backends.mesos.runs.groups import executor_id, task_id
@@ -70,7 +72,7 @@ def note(talk: Talk) -> Talk:
 def listed(talk: Talk, check: HealthCheck = CHECK) -> None:
     """Its host compares, and says how its run is checked."""
     crowd = Key(f"task/{JOB}/0")
-    known = m.KnownSet(crowd, 1, Bits.of(0), 0.0)
+    known = KnownSet(crowd, 1, Bits.of(0), 0.0)
     some = CheckedSet(crowd, 1, Bits.of(0), HealthCheck(readiness=check), 0.0)
     talk.order(m.ListRuns(HOST, 1, 7.0, (known,), (some,)))
 
@@ -246,7 +248,7 @@ def test_another_daemon_is_told_by_its_host_how_often_a_check_may_fail() -> None
 
 def test_what_an_executor_of_a_tasks_own_says_of_checks_is_not_asked_for() -> None:
     talk = Talk.begun()
-    talk.start(start(0, mesos=m.MesosWords(executor='{"data":"AP8="}')))
+    talk.start(start(0, mesos=MesosWords(executor='{"data":"AP8="}')))
     talk.offer()
     talk.update(found(1))
     talk.until(10 * SURE_S)
@@ -255,10 +257,10 @@ def test_what_an_executor_of_a_tasks_own_says_of_checks_is_not_asked_for() -> No
 
 def test_the_readiness_of_a_container_is_that_of_its_pod() -> None:
     run, check = name(0), HealthCheck("r", max_failures=1, container="b")
-    containers = (m.Container("a", "true"), m.Container("b", "true"))
+    containers = (Container("a", "true"), Container("b", "true"))
     talk = Talk.begun()
     need = Resources(UNIT, 128 * UNIT)
-    spec = m.RunSpec(need, "", containers=containers, check=HealthCheck(readiness=check))
+    spec = RunSpec(need, "", containers=containers, check=HealthCheck(readiness=check))
     talk.start(m.StartRun(run, spec))
     talk.offer()
     executor = {"executor_id": {"value": executor_id(run, of=2)}}

@@ -11,20 +11,20 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import Container, SecretRef, Uri
+from peloton.actors.host.run_spec import Container, SecretRef, Uri
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SECRET_NOT_FOUND, SECRETS_UNAVAILABLE, End
 from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.requests import run_of
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.keeper_messages import RUN_BYTES_MAX
-from peloton.backends.mesos.conversation import OFFER_WAIT_S
 from peloton.backends.mesos.executor.talk import (
     HOST,
     ExecutorConfig,
     ExecutorTalk,
 )
 from peloton.backends.mesos.launching import NO_EXECUTOR, SECRET_BYTES_MAX
+from peloton.backends.mesos.offering import OFFER_WAIT_S
 from peloton.backends.mesos.runs.keeper_tasks import (
     CHOICE,
     COMMAND,

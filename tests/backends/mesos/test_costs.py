@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.backends.mesos.conversation import OFFER_WAIT_S
+from peloton.backends.mesos.offering import OFFER_WAIT_S
 from peloton.runtime.vocabulary import Key
 from tests.actors.pools.test_pool_costs import counted
 from tests.backends.known_sets import known_sets

@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.host.messages import (
-    Container,
-    Port,
-    RunSpec,
-    SecretRef,
-    StartRun,
-    VolumeConfig,
-)
+from peloton.actors.host.machine_messages import VolumeConfig
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import Container, Port, RunSpec, SecretRef
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.run_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.runs.group_info import CPU, MEMORY, group_info, split

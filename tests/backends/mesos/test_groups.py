@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from peloton.actors.host.holds.foreign_names import is_foreign_id
-from peloton.actors.task.messages import ContainerEnd, End, RunOutcome, parse_pod
+from peloton.actors.task.messages import End, RunOutcome, parse_pod
+from peloton.actors.task.run_messages import ContainerEnd
 from peloton.backends.mesos.runs.groups import (
     ContainerTaskId,
     Group,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import SecretRef
+from peloton.actors.host.run_spec import SecretRef
 from peloton.backends.mesos import backend
 from peloton.backends.mesos.masters.calls import CallFailed
 from peloton.runtime.core.turning.envelope import Envelope

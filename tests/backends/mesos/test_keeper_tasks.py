@@ -9,13 +9,8 @@ from typing import Any
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.messages import (
-    Container,
-    MesosWords,
-    RunSpec,
-    Uri,
-    VolumeConfig,
-)
+from peloton.actors.host.machine_messages import VolumeConfig
+from peloton.actors.host.run_spec import Container, MesosWords, RunSpec, Uri
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.actors.task.run_messages import HealthCheck

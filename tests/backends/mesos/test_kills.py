@@ -7,6 +7,7 @@ import json
 import pytest
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import MesosWords
 from peloton.backends.mesos.kills import AGAIN, OVERDUE_S
 from peloton.backends.mesos.runs.task_info import OWN_EXECUTOR
 from tests.backends.known_sets import known_sets
@@ -14,7 +15,7 @@ from tests.backends.mesos.bench import HOST, Talk, name, start
 from tests.backends.mesos.words import agent, reconciled, status
 
 GRACE_S = 20.0
-OWN = m.MesosWords(executor=json.dumps({"data": ""}))
+OWN = MesosWords(executor=json.dumps({"data": ""}))
 
 
 def stop(*instances: int, grace_s: float = GRACE_S) -> m.StopRuns:

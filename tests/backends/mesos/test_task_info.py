@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import (
-    MesosWords,
-    Port,
-    RunSpec,
-    SecretRef,
-    StartRun,
-    Uri,
-    VolumeConfig,
-)
+from peloton.actors.host.machine_messages import VolumeConfig
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import MesosWords, Port, RunSpec, SecretRef, Uri
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.run_messages import HealthCheck, HttpProbe
 from peloton.backends.mesos.runs.task_info import NotOnMesos, task_info

@@ -9,9 +9,10 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.resources import UNIT
-from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, REFUSE_S
+from peloton.backends.mesos.conversation import HEARSAY_WAIT_S
 from peloton.backends.mesos.master_list import master_list
 from peloton.backends.mesos.masters.calls import CallFailed
+from peloton.backends.mesos.offering import REFUSE_S
 from peloton.backends.mesos.unreadable import FRESH_S
 from peloton.runtime.vocabulary import Key
 from tests.backends.mesos.bench import HOST, OTHER, Talk, name, start

@@ -9,7 +9,8 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
-from peloton.backends.mesos.backend import Framework, MesosBackend
+from peloton.backends.mesos.backend import MesosBackend
+from peloton.backends.mesos.framework import Framework
 from peloton.backends.mesos.master_list import MasterList
 from peloton.backends.mesos.masters.calls import INVERSE_AGAIN_S
 from peloton.backends.mesos.masters.driver import MesosDriver

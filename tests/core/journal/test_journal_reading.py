@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.runtime.adapters.fenced_rows import FencedRows
-from peloton.runtime.core.entities.codec import Codec, Entry, encode
+from peloton.runtime.core.entities.codec import Codec, Entry
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.journal import chain
 from peloton.runtime.core.journal.statements import ReadSegment, Statement, StatementReply
 from peloton.runtime.core.offline import journal_dump, journal_reading

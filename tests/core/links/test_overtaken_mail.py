@@ -11,7 +11,8 @@ from peloton.runtime.ports import ShardId
 from peloton.runtime.vocabulary import At, Decision, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, panel
+from tests.toy.daemon import panel
+from tests.toy.kinds import KINDS
 
 X = key("note", "x")
 SENDER = ShardId("city", 0)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.links import parcels as p
 from peloton.runtime.core.links.parcels import (
     ACK_S,

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.reading import listing as l
+from peloton.runtime.core.reading.filters import AMONG, BETWEEN, PAIR, PART, Where
 from peloton.runtime.core.reading.views import ONE_BY_ONE_MAX, Views
 from peloton.runtime.vocabulary import Key, Value, key
 
@@ -51,12 +52,12 @@ def put(views: Views, *lines: Line, gone: tuple[Key, ...] = ()) -> None:
 def drawn(chance: random.Random) -> l.ListViews:
     tests = chance.sample(
         [
-            l.Where("mood", l.AMONG, numbers=(1.0,)),
-            l.Where("owner", l.AMONG, words=("ann", "bob")),
-            l.Where("at", l.BETWEEN, numbers=(10.0, 30.0)),
-            l.Where("owner", l.PART, words=("o",)),
-            l.Where("labels", l.PAIR, words=("a", "x")),
-            l.Where("labels", l.PAIR, words=("", "y")),
+            Where("mood", AMONG, numbers=(1.0,)),
+            Where("owner", AMONG, words=("ann", "bob")),
+            Where("at", BETWEEN, numbers=(10.0, 30.0)),
+            Where("owner", PART, words=("o",)),
+            Where("labels", PAIR, words=("a", "x")),
+            Where("labels", PAIR, words=("", "y")),
         ],
         chance.randrange(3),
     )
@@ -174,7 +175,7 @@ def test_kinds_are_kept_apart():
 
 def test_what_cannot_be_meant_is_refused_and_not_passed_over():
     chance = random.Random(1)
-    for wrong in (l.Where("at", "newest"), l.Where("colour", l.AMONG, words=("red",))):
+    for wrong in (Where("at", "newest"), Where("colour", AMONG, words=("red",))):
         with pytest.raises((ValueError, AttributeError)):
             l.matching(l.ListViews("note", (wrong,)), [line(1, chance)])
 

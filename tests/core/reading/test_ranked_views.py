@@ -13,6 +13,7 @@ import pytest
 from peloton.runtime.core.reading import listing as l
 from peloton.runtime.core.reading import ranked_views as r
 from peloton.runtime.core.reading.blocks import SEPARATOR, Block
+from peloton.runtime.core.reading.filters import AMONG, BETWEEN, PAIR, PART, TEXT, Where
 from peloton.runtime.core.reading.views import Views
 from peloton.runtime.vocabulary import Key, Value, key
 
@@ -55,15 +56,15 @@ def put(views: Views, lines: Sequence[Line] = (), gone: Sequence[Key] = ()) -> N
 def drawn(chance: random.Random) -> l.ListViews:
     tests = chance.sample(
         [
-            l.Where("owner", l.AMONG, words=("ann", "bob")),
-            l.Where("owner", l.PART, words=("o",), others=(l.Where("size", l.AMONG, (), (1.0,)),)),
-            l.Where("at", l.BETWEEN, numbers=(10.0, 30.0)),
-            l.Where("at", l.BETWEEN, numbers=(float("-inf"), 20.0)),
-            l.Where("labels", l.PAIR, words=("a", "x")),
-            l.Where("labels", l.PAIR, words=("", "y")),
-            l.Where("", l.TEXT, words=(chance.choice(["alpha", "be", "ta", "nowhere"]),)),
-            l.Where("", l.TEXT, words=("*m*", "d?lta")),
-            l.Where("", l.TEXT, words=("*",)),
+            Where("owner", AMONG, words=("ann", "bob")),
+            Where("owner", PART, words=("o",), others=(Where("size", AMONG, (), (1.0,)),)),
+            Where("at", BETWEEN, numbers=(10.0, 30.0)),
+            Where("at", BETWEEN, numbers=(float("-inf"), 20.0)),
+            Where("labels", PAIR, words=("a", "x")),
+            Where("labels", PAIR, words=("", "y")),
+            Where("", TEXT, words=(chance.choice(["alpha", "be", "ta", "nowhere"]),)),
+            Where("", TEXT, words=("*m*", "d?lta")),
+            Where("", TEXT, words=("*",)),
         ],
         chance.choice([0, 1, 1, 2, 3]),
     )
@@ -84,8 +85,8 @@ def has(word: str, texts: Sequence[str]) -> bool:
 
 def naive(query: l.ListViews, lines: Sequence[Line]) -> list[Line]:
     """The same question to all at once, the slow way."""
-    plain = tuple(test for test in query.tests if test.rule != l.TEXT)
-    words = [word for test in query.tests if test.rule == l.TEXT for word in test.words]
+    plain = tuple(test for test in query.tests if test.rule != TEXT)
+    words = [word for test in query.tests if test.rule == TEXT for word in test.words]
     found = l.matching(l.ListViews("note", plain), lines)
     found = [each for each in found if all(has(word, each.text) for word in words)]
     found.sort(key=lambda each: each.note)
@@ -141,9 +142,9 @@ def test_the_newest_of_very_many_are_found_without_looking_at_all() -> None:
     (page,) = pages(views, query)
     assert [each.at for each in page.items] == [float(n) for n in range(19_999, 19_989, -1)]
     assert 100 <= page.matched < 300, "it stops soon after it has enough"
-    none = l.ListViews("note", (l.Where("owner", l.AMONG, ("bob",)),), NEWEST, 10, ranked=True)
+    none = l.ListViews("note", (Where("owner", AMONG, ("bob",)),), NEWEST, 10, ranked=True)
     assert len(pages(views, none)) == 20, "and one page examines a thousand"
-    few = l.Where("at", l.BETWEEN, numbers=(19_000.0, 19_001.0))
+    few = Where("at", BETWEEN, numbers=(19_000.0, 19_001.0))
     (page,) = pages(views, l.ListViews("note", (few,), NEWEST, 10, ranked=True))
     assert page.matched == 2, "ranks that are not wanted are not examined"
 
@@ -174,7 +175,7 @@ def test_a_word_does_not_begin_in_one_text_and_end_in_another() -> None:
     views = Views(KINDS)
     put(views, [Line(key("note", 1), 1.0, "ann", text=("one", "two"))])
     for word, found in (("onetwo", 0), (f"e{SEPARATOR}t", 0), ("one", 1), ("tw?", 1), ("*o", 1)):
-        query = l.ListViews("note", (l.Where("", l.TEXT, (word,)),), NEWEST, ranked=True)
+        query = l.ListViews("note", (Where("", TEXT, (word,)),), NEWEST, ranked=True)
         assert views.page(query).matched == found, word
 
 
@@ -221,7 +222,7 @@ def test_texts_are_searched_as_they_are_after_a_change() -> None:
     views = Views(KINDS)
     first = Line(key("note", 1), 1.0, "ann", text=("one",))
     put(views, [first])
-    query = l.ListViews("note", (l.Where("", l.TEXT, ("two",)),), NEWEST, ranked=True)
+    query = l.ListViews("note", (Where("", TEXT, ("two",)),), NEWEST, ranked=True)
     assert not views.page(query).matched
     put(views, [Line(key("note", 1), 1.0, "ann", text=("two",))])
     assert views.page(query).matched == 1
@@ -234,6 +235,6 @@ def test_a_page_ends_where_very_much_text_was_searched(monkeypatch: pytest.Monke
         Line(key("note", f"{n:05d}"), float(n), "ann", text=(f"{n:05d}" * 20,)) for n in range(3000)
     ]
     put(views, lines)
-    query = l.ListViews("note", (l.Where("", l.TEXT, ("00007",)),), NEWEST, ranked=True)
+    query = l.ListViews("note", (Where("", TEXT, ("00007",)),), NEWEST, ranked=True)
     assert len(pages(views, query)) >= 3
     check(views, query, lines)

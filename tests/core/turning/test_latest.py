@@ -12,7 +12,8 @@ from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Decision, Key, Seen, Send, key
 from tests.toy import messages as w
 from tests.toy.bench import START_S, Bench
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 
 NOTE, GRID = key("note", "x"), key("grid", "g")
 

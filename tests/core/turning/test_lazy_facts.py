@@ -19,7 +19,8 @@ from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, panel
+from tests.toy.daemon import panel
+from tests.toy.kinds import KINDS
 
 LAZY = {
     **KINDS,

@@ -13,8 +13,8 @@ from peloton.runtime.shells.routing import RoutingTable
 from peloton.runtime.vocabulary import SETTLED, WAITING, Key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.daemon import COOL_S, WARM_S
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import COOL_S, WARM_S, bulbs, panel
+from tests.toy.kinds import KINDS
 from tests.toy.messages import Power
 
 RESTING = ("bulb", "panel")

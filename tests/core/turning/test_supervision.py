@@ -7,7 +7,7 @@ from peloton.runtime.core.offline.digest import digest
 from peloton.runtime.vocabulary import DeadLettered, Key, Unavailable, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import bulbs, panel
+from tests.toy.daemon import bulbs, panel
 from tests.toy.messages import Power
 
 X = key("note", "x")

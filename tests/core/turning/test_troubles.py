@@ -16,7 +16,8 @@ from peloton.runtime.kinds import Kind, Listing
 from peloton.runtime.vocabulary import DeadLettered, Key, key
 from tests.toy import messages as w
 from tests.toy.bench import Bench
-from tests.toy.kinds import KINDS, bulbs, panel
+from tests.toy.daemon import bulbs, panel
+from tests.toy.kinds import KINDS
 
 X, Y = key("note", "x"), key("note", "y")
 

@@ -12,7 +12,8 @@ from peloton.runtime.vocabulary import KIND_STATES, At, Decision, Refused, key
 from tests.core.test_endings import Piecemeal
 from tests.toy import messages as w
 from tests.toy.bench import Bench, frames_after
-from tests.toy.kinds import KINDS, panel
+from tests.toy.daemon import panel
+from tests.toy.kinds import KINDS
 
 X = key("note", "x")
 BYTES_MAX = 100

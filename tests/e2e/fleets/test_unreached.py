@@ -18,17 +18,10 @@ import pytest
 
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from tests.adapters.pems import Authority
-from tests.adapters.test_daemon_servers import (
-    Cluster,
-    cluster,
-    content,
-    looking,
-    owners,
-    patiently,
-    typed,
-)
+from tests.adapters.test_daemon_servers import Cluster, cluster, content, looking, owners, patiently
 from tests.adapters.test_daemon_wiring import until
 from tests.channels import channel_to
+from tests.cli.terminal import typed
 from tests.gateway.fleet_fixture import Deployment
 from tests.servers.process import free_ports
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from peloton.gateway.access.access_table import SERVICES, UPDATES
-from tests.gateway.access.test_access_cells import CODE, REQUESTS, ROLES, Objects, guarded
+from tests.gateway.access.test_access_cells import CODE, REQUESTS, Objects
+from tests.gateway.access_fixture import ROLES, guarded
 
 VERSIONED = (
     "StartJob", "StopJob", "DeleteJob", "ReplaceJob", "PatchJob", "RestartJob",

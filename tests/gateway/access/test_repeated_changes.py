@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from peloton.sdk.client import BatchOptions, Client
+from peloton.sdk.client import Client
 from peloton.sdk.schedules import Timing
-from peloton.sdk.stateless import is_over
+from peloton.sdk.stateless import BatchOptions, is_over
 from tests.gateway.fleet_fixture import Deployment, until
 from tests.gateway.service_specs import service_spec
 

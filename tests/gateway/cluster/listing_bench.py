@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.messages import JobStates, JobSummary, job_key
+from peloton.actors.job.messages import JobSummary, job_key
+from peloton.actors.job.stages import JobStates
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2
 from peloton.assembly.kinds import kinds

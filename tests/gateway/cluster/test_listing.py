@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import pytest
 
 from peloton.gateway.cluster.listing import SHARDS_IN_FLIGHT_MAX, gather
-from peloton.runtime.core.reading.listing import AMONG, Listed, ListViews, Where
+from peloton.runtime.core.reading.filters import AMONG, Where
+from peloton.runtime.core.reading.listing import Listed, ListViews
 from peloton.runtime.core.reading.views import Views
 from peloton.runtime.vocabulary import Key, Unavailable, key
 from tests.core.reading import test_ranked_views as ranked

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from peloton.actors.host.inventory.messages import HostView, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, PoolConfig, PoolView
 from peloton.gateway.cluster import soon

@@ -8,7 +8,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from peloton.actors.host.messages import AddHost, ConfigureHost, PingBackend, RemoveHost
+from peloton.actors.host.machine_messages import AddHost, RemoveHost
+from peloton.actors.host.messages import ConfigureHost, PingBackend
 from peloton.backends import simulated
 from peloton.backends.port import Backend
 from peloton.backends.process import ProcessBackend

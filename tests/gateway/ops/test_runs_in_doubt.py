@@ -7,7 +7,7 @@ import pytest
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.state import HostStates, Maintenance
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.spec import TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.gateway.ops.lost_room import add_lost_room

@@ -18,16 +18,8 @@ from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as hostmgr_svc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as resmgrsvc
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
-from tests.gateway.fleet_fixture import HOSTS, Deployment, running
-from tests.gateway.private.test_holds import (
-    CODE,
-    acquire,
-    config,
-    launch_request,
-    refused,
-    release,
-    runs_of,
-)
+from tests.gateway.fleet_fixture import HOSTS, Deployment, refused, running
+from tests.gateway.private.test_holds import CODE, acquire, config, launch_request, release, runs_of
 
 
 @pytest.fixture

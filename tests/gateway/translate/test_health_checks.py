@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import Port
-from peloton.actors.job.slice.messages import InstanceView, effective
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.host.run_spec import Port
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.task_config import Command, TaskConfig, effective
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.run_messages import HealthCheck, HttpProbe, TaskHealth

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.job.slice.messages import Command, InstanceView, TaskConfig
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, TaskGoals

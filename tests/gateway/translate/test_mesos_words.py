@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.host.messages import MesosWords
+from peloton.actors.host.run_spec import MesosWords
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.job.spec import effective
+from peloton.actors.job.slice.task_config import effective
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import ContainerEnd
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless
 from peloton.api.v1alpha.pod import pod_pb2 as pod

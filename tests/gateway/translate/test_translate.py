@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peloton.actors.job.slice.messages import effective
+from peloton.actors.job.slice.task_config import effective
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.translate.texts import canonical, derived, nanoseconds, rfc3339
 from peloton.gateway.translate.translate_task import merged, to_config

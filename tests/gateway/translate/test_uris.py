@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peloton.actors.host.messages import Uri
+from peloton.actors.host.run_spec import Uri
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.task import task_pb2 as task
 from peloton.api.v1alpha.pod import pod_pb2 as pod

@@ -13,7 +13,8 @@ from urllib.request import urlopen
 import grpc
 import pytest
 
-from peloton.actors.job.messages import JobStates, JobSummary
+from peloton.actors.job.messages import JobSummary
+from peloton.actors.job.stages import JobStates
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.peloton_pb2 import Label
 from peloton.api.v0.query import query_pb2

@@ -11,8 +11,8 @@ import pytest
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2 as svc
 from peloton.api.v0.host.svc import host_svc_pb2_grpc
-from tests.gateway.fleet_fixture import HOSTS, Deployment, running
-from tests.gateway.private.test_holds import CODE, config, refused
+from tests.gateway.fleet_fixture import HOSTS, Deployment, refused, running
+from tests.gateway.private.test_holds import CODE, config
 from tests.gateway.v0.test_host_pools import pools
 
 

@@ -14,8 +14,8 @@ from peloton.api.v0.task import task_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as hostsvc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from tests.cli.terminal import typed
-from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, running
-from tests.gateway.v0.test_host_service import GENERATIONS, refused
+from tests.gateway.fleet_fixture import HOSTS, Deployment, default_config, refused, running
+from tests.gateway.v0.test_host_service import GENERATIONS
 
 CODE = grpc.StatusCode
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from peloton.actors.job.messages import JobStates, job_key
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.messages import job_key
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.view import summary, texts
 from peloton.actors.respool.messages import pool_key

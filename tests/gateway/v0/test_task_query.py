@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import JobGoals, JobStates, JobSummary, JobView, job_key
+from peloton.actors.job.messages import JobSummary, JobView, job_key
 from peloton.actors.job.slice.finding import first_of, passes
 from peloton.actors.job.slice.messages import FindInstances, InstancesFound, InstanceView
-from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.query import query_pb2 as query
 from peloton.api.v0.task import task_pb2 as task

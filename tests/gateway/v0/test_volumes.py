@@ -9,7 +9,8 @@ import grpc
 import pytest
 
 from peloton.actors.host.machine_messages import VolumeConfig
-from peloton.actors.host.messages import Launch, RunSpec
+from peloton.actors.host.messages import Launch
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.job.slice.messages import LeaveVolume, slice_key
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import crowd_key

@@ -8,7 +8,8 @@ import grpc
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import GetJob, JobStates, job_key
+from peloton.actors.job.messages import GetJob, job_key
+from peloton.actors.job.stages import JobStates
 from peloton.actors.job.workflow.decide import CONFLICT, DELETING, NO_WORKFLOW, TERMINATING
 from peloton.api.v0.update.svc import update_svc_pb2 as svc
 from peloton.gateway.access.guard import CallEnded

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peloton.actors.job.slice.messages import Command, InstanceView, TaskConfig
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome, TaskGoals
 from peloton.api.v0.task import task_pb2 as task
 from peloton.gateway.translate.translate_run import Translator
 from peloton.runtime.vocabulary import Key
-from tests.gateway.fleet_fixture import Deployment, default_config, named, running
-from tests.gateway.private.test_holds import CODE, refused
+from tests.gateway.fleet_fixture import Deployment, default_config, named, refused, running
+from tests.gateway.private.test_holds import CODE
 
 RUNS = 3
 

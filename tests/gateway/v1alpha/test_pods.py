@@ -9,7 +9,8 @@ import grpc
 import msgspec
 import pytest
 
-from peloton.actors.job.slice.messages import InstanceView, TaskConfig
+from peloton.actors.job.slice.messages import InstanceView
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.task.messages import TaskGoals
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task

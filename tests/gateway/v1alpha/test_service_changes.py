@@ -12,7 +12,8 @@ import pytest
 
 from peloton.actors.job.facts import DeletionOrdered, JobForgotten, JobMade, StopOrdered
 from peloton.actors.job.messages import job_key
-from peloton.actors.job.spec import BATCH, SERVICE, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import BATCH, SERVICE, JobSpec
 from peloton.actors.respool.messages import ROOT
 from peloton.actors.task.facts import TaskForgotten
 from peloton.gateway.cluster.cluster_client import Code

@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
-from peloton.actors.host.messages import RunSpec, StartRun
-from peloton.actors.job.slice.messages import Override, SliceOpening, TaskConfig
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import RunSpec
+from peloton.actors.job.slice.messages import SliceOpening
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import LotShape

@@ -43,7 +43,8 @@ from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.job import messages as j
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import ListInstances, slice_key
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import lot_key
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key

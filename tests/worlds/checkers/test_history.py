@@ -15,8 +15,6 @@ from peloton.actors.job.messages import (
     InstancesOrdered,
     JobCreated,
     JobDeleted,
-    JobGoals,
-    JobStates,
     JobStopped,
     JobSummary,
     JobUpdated,
@@ -24,7 +22,9 @@ from peloton.actors.job.messages import (
     StopRecord,
     job_key,
 )
-from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.respool.messages import pool_key
 from peloton.chaos.cluster.world.history import (
     DELETED_S_MAX,

@@ -15,7 +15,8 @@ from peloton.actors.host import facts as hf
 from peloton.actors.host.holds.foreign_names import foreign_crowd, foreign_number
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import names_of
-from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.host.messages import RunEnd
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape

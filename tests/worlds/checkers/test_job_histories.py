@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.messages import RunSpec
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.job import facts as jf
-from peloton.actors.job.messages import JobStates, Notice, PostNotice
 from peloton.actors.job.name import facts as nf
+from peloton.actors.job.notice_messages import Notice, PostNotice
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.messages import SliceOpening, Tally
 from peloton.actors.job.spec import Notify, Throttle
+from peloton.actors.job.stages import JobStates
 from peloton.actors.schedule import facts as cf
 from peloton.actors.schedule.messages import Overlaps, ScheduleSpec
 from peloton.actors.task import facts as tf

@@ -18,11 +18,13 @@ import pytest
 from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import Ledger, RunPhase, RunSet
 from peloton.actors.host.machine_messages import VolumeConfig
-from peloton.actors.host.messages import RunEnd, RunSpec
+from peloton.actors.host.messages import RunEnd
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.spec import JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
@@ -39,14 +41,20 @@ from peloton.chaos.cluster.rules import journaled
 from peloton.chaos.cluster.rules.shadow_ledger import APPLIED, NOT_APPLIED, ShadowLedger
 from peloton.chaos.cluster.world.cluster import (
     HOST_CAPACITY,
-    MACHINE_BACKEND,
     NEED,
     STORM_POOL,
     ClusterSetup,
     SimulatedCluster,
 )
 from peloton.chaos.cluster.world.history import Asked, Operation
-from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate, MachineProcess, Machines
+from peloton.chaos.cluster.world.machines import (
+    FAILURE,
+    MACHINE_BACKEND,
+    SUCCESS,
+    Fate,
+    MachineProcess,
+    Machines,
+)
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.core.entities.records import RequestAnswered
 from peloton.runtime.core.turning.replies import SCOPE

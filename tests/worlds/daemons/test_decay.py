@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from peloton.actors.job.messages import JobStates
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.storm import ClusterScenario, StormRun
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_id, job_spec
@@ -15,11 +15,11 @@ from peloton.runtime.core.journal.statements import FrameRow, InsertRow, ReadSeg
 from peloton.runtime.ports import ShardId
 from peloton.runtime.simulation.decay import ANSWERS, DRIFT
 from peloton.runtime.simulation.process import SkewedClock
-from peloton.runtime.simulation.quorum_reads import is_needed
+from peloton.runtime.simulation.quorum_reads import Late, is_needed
 from peloton.runtime.simulation.scan import Contradiction
 from peloton.runtime.simulation.scenario import StormAction
 from peloton.runtime.simulation.stepper import Stepper, VirtualClock
-from peloton.runtime.simulation.store import NEVER_DONE, Late, SimulatedStore, StoreFaults
+from peloton.runtime.simulation.store import NEVER_DONE, SimulatedStore, StoreFaults
 
 FOREVER = ClusterSetup(fates=lambda run: Fate(None))
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 1}

@@ -12,11 +12,12 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import BackendUp, ConfigureHost
-from peloton.actors.job.messages import JobStates, StopJob
+from peloton.actors.job.messages import StopJob
+from peloton.actors.job.stages import JobStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.world.cluster import MACHINE_BACKEND, ClusterSetup, job_spec
-from peloton.chaos.cluster.world.machines import Fate
+from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec
+from peloton.chaos.cluster.world.machines import MACHINE_BACKEND, Fate
 from peloton.runtime.vocabulary import Key
 
 TIMES = 100

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peloton.actors.host.inventory.messages import ListHosts, inventory_key
 from peloton.actors.host.quarantine import QUARANTINE_S
-from peloton.actors.job.messages import JobStates
+from peloton.actors.job.stages import JobStates
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import SIZES, ClusterSetup

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.job.spec import Override
+from peloton.actors.job.slice.task_config import Override
 from peloton.actors.respool.messages import ROOT, PoolConfig, UpdatePool
 from peloton.actors.respool.tree import Tree
 from peloton.chaos.cluster.checked import CheckedCluster

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.live.live_messages import KnownSet
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import crowd_key
 from peloton.chaos.cluster.checked import CheckedCluster
@@ -43,13 +45,13 @@ def test_hosts_of_a_recovered_shard_compare() -> None:
 def machines(*members: int) -> Machines:
     """One machine that runs these members of a crowd."""
     found = Machines(lambda run: Fate(None))
-    spec = m.RunSpec(NEED, "x")
+    spec = RunSpec(NEED, "x")
     runs = tuple(m.StartRun(f"{JOB}-{member}-1", spec) for member in members)
     found.receive(m.StartRuns(HOST, 1, runs), 0.0)
     return found
 
 
-def listed(found: Machines, *sets: m.KnownSet) -> m.RunsListed:
+def listed(found: Machines, *sets: KnownSet) -> m.RunsListed:
     """What the machine lists when it is asked for these."""
     (report,) = found.receive(m.ListRuns(HOST, 1, 5.0, sets), 1.0)
     assert report.sender == MACHINE_BACKEND and isinstance(report.message, m.RunsListed)
@@ -58,12 +60,12 @@ def listed(found: Machines, *sets: m.KnownSet) -> m.RunsListed:
 
 def test_a_machine_lists_as_sets_what_it_was_asked_for_as_sets() -> None:
     found = machines(0, 1, 2)
-    asked = m.KnownSet(CROWD, 1, Bits.of(1, 2, 3), 0.0)
+    asked = KnownSet(CROWD, 1, Bits.of(1, 2, 3), 0.0)
     answer = listed(found, asked)
     assert answer.sets == (m.RunningSet(CROWD, 1, Bits.of(1, 2)),), "3 does not run"
     assert answer.running == (f"{JOB}-0-1",), "the host did not know that it runs"
     assert answer.asked_at == 5.0
-    other_run = m.KnownSet(CROWD, 2, Bits.of(1), 0.0)
+    other_run = KnownSet(CROWD, 2, Bits.of(1), 0.0)
     assert not listed(found, other_run).sets
 
 

@@ -12,13 +12,14 @@ import pytest
 
 from peloton.actors.job.messages import (
     InstancesOrdered,
-    JobStates,
     JobUpdated,
     StartInstances,
     StopJob,
     UpdateJob,
 )
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.task.messages import TaskGoals
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, ClusterSetup, job_spec

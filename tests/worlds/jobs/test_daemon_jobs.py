@@ -19,20 +19,16 @@ from peloton.actors.host.messages import (
     StartMaintenance,
 )
 from peloton.actors.host.state import HostStates, Maintenance
-from peloton.actors.job.messages import (
-    CreateJob,
-    DeleteJob,
-    JobGoals,
-    JobStates,
-    ReplaceJob,
-    RestartJob,
-    StartInstances,
-    StartJob,
-    StopJob,
-)
+from peloton.actors.job.messages import CreateJob, DeleteJob, StartInstances, StartJob, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
+from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.workflow.messages import (
+    ReplaceJob,
+    RestartJob,
+    WorkflowOptions,
+    WorkflowTypes,
+)
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.checked import CheckedCluster

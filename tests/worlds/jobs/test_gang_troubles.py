@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.actors.job.messages import JobStates, StopJob
-from peloton.actors.job.spec import Command, TaskConfig
+from peloton.actors.job.messages import StopJob
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.nemeses import (
     MessageCounter,

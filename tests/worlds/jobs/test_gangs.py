@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import BackendUp, ConfigureHost, StartMaintenance
-from peloton.actors.job.messages import JobStates, StartInstances, StopJob
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.messages import StartInstances, StopJob
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.respool.lot.messages import GetLot
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster

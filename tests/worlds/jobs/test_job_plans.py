@@ -20,7 +20,7 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL
 from peloton.placement.messages import Shape, Wish
 from peloton.placement.planning import plan_hosts
-from peloton.runtime.core.entities.codec import encode
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.vocabulary import Bits, Key, key
 from tests.worlds.hosts.test_preemption import ALL, cluster_of, run_all, running, spec
 

@@ -10,8 +10,9 @@ import random
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import DeleteJob, JobStates, StopJob
+from peloton.actors.job.messages import DeleteJob, StopJob
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import (
     HOST_CAPACITY,

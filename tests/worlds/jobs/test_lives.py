@@ -19,10 +19,11 @@ from peloton.actors.job.messages import (
     DeleteJob,
     GetJob,
     JobCreated,
-    JobStates,
     StopJob,
 )
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.lot.messages import GetLot, lot_key
 from peloton.actors.respool.messages import DeletePool, PoolDone
@@ -31,14 +32,13 @@ from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.checks import ledgers_equal_the_machines
 from peloton.chaos.cluster.world.cluster import (
     HOST_CAPACITY,
-    MACHINE_BACKEND,
     NEED,
     STORM_POOL,
     ClusterSetup,
     job_id,
     job_spec,
 )
-from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate
+from peloton.chaos.cluster.world.machines import FAILURE, MACHINE_BACKEND, SUCCESS, Fate
 from peloton.runtime.vocabulary import Absent, Key, Refused
 
 

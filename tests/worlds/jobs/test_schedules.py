@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import JobStates
 from peloton.actors.job.spec import Deadline
+from peloton.actors.job.stages import JobStates
 from peloton.actors.schedule.messages import (
     CreateSchedule,
     DeleteSchedule,

@@ -10,8 +10,9 @@ import bisect
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import JobStates, StartInstances, StopJob, UpdateJob
+from peloton.actors.job.messages import StartInstances, StopJob, UpdateJob
 from peloton.actors.job.spec import JobSpec, Throttle
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.world.machines import Fate

@@ -10,16 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import (
-    NOTIFIER,
-    DeleteJob,
-    JobStates,
-    NoticeHandled,
-    PostNotice,
-    StartInstances,
-    StopJob,
-)
+from peloton.actors.job.messages import DeleteJob, StartInstances, StopJob
+from peloton.actors.job.notice_messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.actors.job.spec import JobSpec, Notify
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec
 from peloton.chaos.cluster.world.machines import FAILURE, Fate

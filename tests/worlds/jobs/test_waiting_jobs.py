@@ -14,7 +14,6 @@ from peloton.actors.job.messages import (
     AddChange,
     CreateJob,
     DeleteJob,
-    JobStates,
     StartInstances,
     StopJob,
     UpdateJob,
@@ -28,6 +27,7 @@ from peloton.actors.job.name.messages import (
     name_key,
 )
 from peloton.actors.job.spec import After, Deadline, JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import STORM_POOL, ClusterSetup, job_id, job_spec
 from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate

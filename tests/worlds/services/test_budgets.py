@@ -14,12 +14,19 @@ import pytest
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.messages import CreateJob, JobStates, ReplaceJob, RestartJob, StopJob
+from peloton.actors.job.messages import CreateJob, StopJob
 from peloton.actors.job.slice import renewing, sparing
-from peloton.actors.job.slice.messages import Command, Override, TaskConfig, slice_key
+from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.slice.rollout_messages import MemberRestarted, RestartIfSpared
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowTypes
+from peloton.actors.job.stages import JobStates
+from peloton.actors.job.workflow.messages import (
+    ReplaceJob,
+    RestartJob,
+    WorkflowOptions,
+    WorkflowTypes,
+)
 from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import (
     HOST_MAINTENANCE,

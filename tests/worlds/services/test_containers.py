@@ -9,7 +9,7 @@ import pytest
 from peloton.actors.host.live.live_messages import RunsChanged
 from peloton.actors.job.messages import StopJob
 from peloton.actors.task.facts import ContainersTold
-from peloton.actors.task.messages import ContainerEnd
+from peloton.actors.task.run_messages import ContainerEnd
 from peloton.backends.run_news import REPEAT_S, RunNews
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup, job_spec

@@ -6,11 +6,10 @@ import msgspec
 import pytest
 
 from peloton.actors.host.live.live_messages import RunChange, RunsChanged
-from peloton.actors.job.messages import ReplaceJob
-from peloton.actors.job.slice.messages import Command
 from peloton.actors.job.slice.tally import NOT_READY_YET_TEXT, READY, UNREADY_TEXT
+from peloton.actors.job.slice.task_config import Command
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates
+from peloton.actors.job.workflow.messages import ReplaceJob, WorkflowOptions, WorkflowStates
 from peloton.actors.task.facts import HealthTold
 from peloton.actors.task.messages import End
 from peloton.actors.task.run_messages import UNHEALTHY, HealthCheck, LiveRun, TaskHealth, over_text

@@ -10,17 +10,10 @@ import random
 import msgspec
 import pytest
 
-from peloton.actors.job.entity_version import EntityVersion
-from peloton.actors.job.messages import (
-    DeleteJob,
-    JobGoals,
-    JobStates,
-    StartInstances,
-    StartJob,
-    StopJob,
-)
+from peloton.actors.job.messages import DeleteJob, StartInstances, StartJob, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import JobSpec, Throttle
+from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
 from peloton.actors.task.messages import TaskGoals
 from peloton.actors.task.state import HEALTHY_AFTER_S
 from peloton.chaos.cluster.checked import CheckedCluster

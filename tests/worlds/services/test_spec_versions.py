@@ -8,20 +8,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import (
-    DeleteJob,
-    JobStates,
+from peloton.actors.job.messages import DeleteJob, StartInstances, StartJob, StopJob, UpdateJob
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec_versions import SPECS_KEPT_MAX
+from peloton.actors.job.stages import JobStates
+from peloton.actors.job.version.messages import GetSpec, SpecView, version_key
+from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
     ReplaceJob,
     RestartJob,
-    StartInstances,
-    StartJob,
-    StopJob,
-    UpdateJob,
+    WorkflowOrders,
 )
-from peloton.actors.job.slice.messages import Command, Override, TaskConfig
-from peloton.actors.job.spec_versions import SPECS_KEPT_MAX
-from peloton.actors.job.version.messages import GetSpec, SpecView, version_key
-from peloton.actors.job.workflow.messages import ControlWorkflow, WorkflowOrders
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.runtime.adapters.fenced_rows import FencedRows
 from peloton.runtime.ports import ShardId

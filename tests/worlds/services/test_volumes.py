@@ -24,7 +24,7 @@ from peloton.actors.host.messages import (
     StartMaintenance,
 )
 from peloton.actors.host.state import HostStates, Maintenance
-from peloton.actors.job.messages import JobStates, ReplaceJob, StartJob, StopJob
+from peloton.actors.job.messages import StartJob, StopJob
 from peloton.actors.job.slice.messages import (
     InstanceView,
     LeaveVolume,
@@ -35,7 +35,8 @@ from peloton.actors.job.slice.messages import (
 )
 from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.workflow.messages import WorkflowOptions
+from peloton.actors.job.stages import JobStates
+from peloton.actors.job.workflow.messages import ReplaceJob, WorkflowOptions
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import HOST_CAPACITY, ClusterSetup, job_spec

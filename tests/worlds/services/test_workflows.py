@@ -11,24 +11,19 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from peloton.actors.job.messages import (
-    ControlWorkflow,
-    CreateJob,
-    DeleteJob,
-    JobStates,
-    ReplaceJob,
-    RestartJob,
-    StartInstances,
-    StopJob,
-)
+from peloton.actors.job.messages import CreateJob, DeleteJob, StartInstances, StopJob
 from peloton.actors.job.slice import renewing
-from peloton.actors.job.slice.messages import Command, Override, TaskConfig
 from peloton.actors.job.slice.rollouts import Rollout
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import progress
 from peloton.actors.job.workflow.leaves import tallies_of
 from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    ReplaceJob,
+    RestartJob,
     WorkflowOptions,
     WorkflowOrders,
     WorkflowStates,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from peloton.actors.host.messages import RunSpec
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import Resources
 from peloton.placement.filters import HostWant
 from peloton.placement.messages import HostSummary

@@ -10,25 +10,27 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from peloton.actors.host.drain_view import waits_for_slice, why_not_down
 from peloton.actors.host.inventory import pools
 from peloton.actors.host.inventory.facts import InventoryOpened
-from peloton.actors.host.inventory.follow_messages import FollowHosts, UnfollowHosts
 from peloton.actors.host.inventory.following import follow, unfollow
 from peloton.actors.host.inventory.messages import (
     PLACERS_ALL,
     AssignHost,
     DropHostPool,
+    FollowHosts,
     HostPoolSeen,
     HostView,
     ListHosts,
     MakeHostPool,
     MoveHostPool,
     OpenInventory,
+    UnfollowHosts,
     is_troubled,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import RecheckBackend
-from peloton.actors.host.state import Host, Maintenance, waits_for_slice, why_not_down
+from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted

@@ -5,7 +5,7 @@ All else is derived from its hosts. A sum must not be a fact: it could drift fro
 
 from __future__ import annotations
 
-from peloton.actors.host.inventory.follow_messages import FollowTerms
+from peloton.actors.host.inventory.messages import FollowTerms
 from peloton.runtime.vocabulary import Fact, Key
 
 

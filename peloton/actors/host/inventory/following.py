@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import immutables
 
 from peloton.actors.host.inventory import facts as f
-from peloton.actors.host.inventory.follow_messages import (
+from peloton.actors.host.inventory.messages import (
     FollowHosts,
     FollowTerms,
     HostsTold,

@@ -2,21 +2,21 @@
 
 The first inventory also has the host pools: it alone knows which there are and which host belongs
 to which, so that a pool cannot be deleted while a host is moved into it.
+
+Slices of daemon jobs follow the hosts of an inventory: a slice asks once, and is told from then on
+which hosts match, all of them first, and then what has changed.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from peloton.actors.host.holds.hold_messages import TaskHold
-from peloton.actors.host.inventory.follow_messages import FollowHosts as FollowHosts
-from peloton.actors.host.inventory.follow_messages import FollowTerms as FollowTerms
-from peloton.actors.host.inventory.follow_messages import HostsOf as HostsOf
-from peloton.actors.host.inventory.follow_messages import HostsTold as HostsTold
-from peloton.actors.host.inventory.follow_messages import UnfollowHosts as UnfollowHosts
 from peloton.actors.host.state import Host, HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
-from peloton.placement.messages import HostSummary, SnapshotWanted
-from peloton.runtime.vocabulary import Key, Message, Query, Value, key
+from peloton.placement.messages import Constraint, HostSummary, SnapshotWanted
+from peloton.runtime.vocabulary import Delivery, Key, Latest, Message, Query, Value, key
 
 PLACERS_ALL = Key("placer/all")
 """Every placer of every region."""
@@ -127,6 +127,55 @@ class HostPools(Value, frozen=True, gc=False, array_like=True):
 
     names: tuple[str, ...]
     members: tuple[tuple[Key, str], ...] = ()
+
+
+class FollowTerms(Value, frozen=True, gc=False, array_like=True):
+    """Which hosts are followed: those of one part of the names that the constraint allows."""
+
+    constraint: Constraint | None = None
+    part: int = 0
+    parts: int = 1
+
+
+class HostsOf(Value, frozen=True, gc=False, array_like=True):
+    """The inventory whose hosts a slice of a daemon job has its instances on.
+
+    `first`: these hosts keep room for the slice.
+    """
+
+    inventory: Key
+    terms: FollowTerms
+    first: bool = False
+
+
+class FollowHosts(Message, frozen=True, gc=False, array_like=True):
+    """Slice to inventory: tell the hosts that match.
+
+    `asked` numbers the requests of the slice; a higher number is answered with all hosts anew.
+    """
+
+    delivery: ClassVar[Delivery] = Delivery.OWED
+
+    asked: int
+    terms: FollowTerms
+
+
+class UnfollowHosts(Message, frozen=True, gc=False, array_like=True):
+    """Slice to inventory: end what was asked for by this number."""
+
+    asked: int
+
+
+class HostsTold(Latest, frozen=True, gc=False, array_like=True):
+    """Inventory to slice: which hosts match.
+
+    `previous` is the version that the changes are based on; 0 if `joined` are all of them.
+    """
+
+    asked: int
+    previous: int
+    joined: tuple[Key, ...] = ()
+    left: tuple[Key, ...] = ()
 
 
 MESSAGES: dict[int, type] = {

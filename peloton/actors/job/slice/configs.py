@@ -10,13 +10,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import MesosWords, RunSpec
-from peloton.actors.job.slice.messages import (
-    Command,
-    SliceOpening,
-    TaskConfig,
-    effective,
-)
+from peloton.actors.host.run_spec import MesosWords, RunSpec
+from peloton.actors.job.slice.messages import SliceOpening
+from peloton.actors.job.slice.task_config import Command, TaskConfig, effective
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape, lot_key
 from peloton.actors.task.messages import SLICE_SIZE, Policy

@@ -43,7 +43,12 @@ from peloton.actors.job.slice.placing import (
     take_hosts,
 )
 from peloton.actors.job.slice.renewing import begun_rollout, steady_due, told_at_once
-from peloton.actors.job.slice.rollout_messages import AskToEnd, RestartIfSpared, WantDisruption
+from peloton.actors.job.slice.rollout_messages import (
+    AskToEnd,
+    RestartIfSpared,
+    RunNotStarted,
+    WantDisruption,
+)
 from peloton.actors.job.slice.rollouts import Rollout
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
 from peloton.actors.job.slice.volume_homes import leave, left_already
@@ -337,7 +342,7 @@ def _no_events(message: m.DropInstanceEvents, at: At) -> Decision:
 DECIDE: Mapping[type, Callable[[Any, Any, At], Decision]] = {
     m.SetSliceGoal: goal_set,
     RunRefused: host_refused,
-    m.RunNotStarted: avoid_host,
+    RunNotStarted: avoid_host,
     Placed: take_hosts,
     Unplaced: keep_wish,
     m.DropInstanceEvents: drop_events,

@@ -13,9 +13,8 @@ from typing import Any
 import immutables
 import msgspec
 
-from peloton.actors.host.inventory.messages import FollowHosts, FollowTerms
+from peloton.actors.host.inventory.messages import FollowHosts, FollowTerms, HostsOf
 from peloton.actors.job.slice import facts as f
-from peloton.actors.job.slice.messages import HostsOf
 from peloton.runtime.vocabulary import Bits, Key, Send, Value
 
 replace = msgspec.structs.replace

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from peloton.actors.host.inventory.messages import HostsOf as HostsOf
-from peloton.actors.host.inventory.messages import HostsTold
+from peloton.actors.host.inventory.messages import HostsOf, HostsTold
 from peloton.actors.job.slice.rollout_messages import (
     AskToEnd,
     DownBudget,
@@ -17,23 +16,13 @@ from peloton.actors.job.slice.rollout_messages import (
     RestartIfSpared,
     RolloutOrder,
     RolloutTally,
+    RunNotStarted,
     WantDisruption,
 )
-from peloton.actors.job.slice.rollout_messages import RunNotStarted as RunNotStarted
-from peloton.actors.job.slice.task_config import Command as Command
-from peloton.actors.job.slice.task_config import Override as Override
-from peloton.actors.job.slice.task_config import TaskConfig as TaskConfig
-from peloton.actors.job.slice.task_config import effective as effective
+from peloton.actors.job.slice.task_config import Override, TaskConfig
 from peloton.actors.resources import Resources
-from peloton.actors.task.messages import (
-    SLICE_SIZE,
-    ContainerEnd,
-    PastRun,
-    RunOutcome,
-    RunRefused,
-    TaskGoals,
-)
-from peloton.actors.task.run_messages import TaskHealth
+from peloton.actors.task.messages import SLICE_SIZE, PastRun, RunOutcome, RunRefused, TaskGoals
+from peloton.actors.task.run_messages import ContainerEnd, TaskHealth
 from peloton.placement.messages import (
     GangPlaced,
     Placed,

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from peloton.actors.job.slice import messages as m
 from peloton.actors.job.slice.gang_answers import gang_refused, gang_unplaced, had_no_chance
 from peloton.actors.job.slice.home_wishes import at_home, held_hosts, launched, told_why
 from peloton.actors.job.slice.looks import (
@@ -18,6 +17,7 @@ from peloton.actors.job.slice.looks import (
     REFUSED_REST_S,
     looks_for_host,
 )
+from peloton.actors.job.slice.rollout_messages import RunNotStarted
 from peloton.actors.job.slice.state import Slice, WishNotes
 from peloton.actors.job.slice.volume_homes import launched_at, may_go_there, refused_at
 from peloton.actors.task.messages import MarkUnschedulable, PlaceTasks, RunRefused
@@ -164,7 +164,7 @@ def host_refused(slice_: Slice, message: RunRefused, at: At) -> Decision:
     return Decision(facts, because=message.reason, notes=after)
 
 
-def avoid_host(slice_: Slice, message: m.RunNotStarted, at: At) -> Decision:
+def avoid_host(slice_: Slice, message: RunNotStarted, at: At) -> Decision:
     """Name the hosts of runs that did not start in time in the next wishes, which use them last."""
     notes, members = notes_of(at), at.members if at.members is not None else Bits()
     known = {host: until for host, until in notes.avoid if until > at.now}

@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
-from peloton.actors.job.slice.messages import SliceOpening, TaskConfig
+from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
+from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.runtime.vocabulary import At, Bits
 
 

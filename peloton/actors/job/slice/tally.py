@@ -24,8 +24,8 @@ from peloton.actors.job.slice.placing import why_unplaced
 from peloton.actors.job.slice.rollout_messages import GetRollout, RolloutView
 from peloton.actors.job.slice.state import GangNotes, Slice, WishNotes
 from peloton.actors.job.slice.usage import ran_s
-from peloton.actors.task.messages import SLICE_SIZE, ContainerEnd, KillCause
-from peloton.actors.task.run_messages import LiveContainers, TaskHealth
+from peloton.actors.task.messages import SLICE_SIZE, KillCause
+from peloton.actors.task.run_messages import ContainerEnd, LiveContainers, TaskHealth
 from peloton.actors.task.state import (
     ENDED,
     IN_PREPARATION,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from peloton.actors.host.messages import Container, MesosWords, Port, SecretRef, Uri, VolumeConfig
+from peloton.actors.host.machine_messages import VolumeConfig
+from peloton.actors.host.run_spec import Container, MesosWords, Port, SecretRef, Uri
 from peloton.actors.resources import Resources
 from peloton.actors.task.run_messages import HealthCheck, RetryRules
 from peloton.placement.messages import Constraint

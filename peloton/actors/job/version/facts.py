@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.actors.job.messages import JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Fact
 
 

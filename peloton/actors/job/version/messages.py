@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from peloton.actors.job.messages import JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value, key
 
 

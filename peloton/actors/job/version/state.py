@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from peloton.actors.job.messages import JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.version import facts as f
 from peloton.runtime.vocabulary import Value
 

@@ -20,14 +20,8 @@ from peloton.actors.job.orders import (
     slices_in,
 )
 from peloton.actors.job.slice.messages import members_in
-from peloton.actors.job.spec import (
-    INVALID,
-    PROGRESS_LABEL,
-    JobSpec,
-    Override,
-    check_instances,
-    check_spec,
-)
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import INVALID, PROGRESS_LABEL, JobSpec, check_instances, check_spec
 from peloton.actors.job.spec_versions import newly_owed
 from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.state import Job, version_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowStates, WorkflowTypes
 from peloton.runtime.vocabulary import Bits, Fact
 

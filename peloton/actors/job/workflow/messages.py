@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 
-from peloton.actors.job.entity_version import EntityVersion
-from peloton.actors.job.spec import JobSpec, Override
+from peloton.actors.job.slice.task_config import Override
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.stages import EntityVersion
 from peloton.runtime.vocabulary import Message, Value
 
 

@@ -27,8 +27,7 @@ from http import HTTPStatus
 from queue import SimpleQueue
 from typing import Any
 
-from peloton.backends.mesos.masters.calls import CallFailed as CallFailed
-from peloton.backends.mesos.masters.calls import CallRefused, of_framework
+from peloton.backends.mesos.masters.calls import CallFailed, CallRefused, of_framework
 from peloton.backends.mesos.masters.elections import door_of
 from peloton.backends.mesos.masters.failures import told_failure
 from peloton.backends.mesos.masters.operator_api import (

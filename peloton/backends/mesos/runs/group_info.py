@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peloton.actors.host.messages import Container, RunSpec, StartRun
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import Container, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.pods import NAME_VARIABLE

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from peloton.actors.task.messages import ContainerEnd, End, RunOutcome
+from peloton.actors.task.messages import End, RunOutcome
+from peloton.actors.task.run_messages import ContainerEnd
 from peloton.backends.mesos.runs.statuses import mesos_outcome, tells_start
 
 _ID = re.compile(r"([^.]+)\.(\d+)\.(\d+)")

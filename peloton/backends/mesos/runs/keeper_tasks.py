@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.host.messages import RunSpec, StartRun
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.keeper import wire
 from peloton.backends.keeper.secret_files import RunSecret

@@ -10,7 +10,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from peloton.actors.host.messages import MesosWords, StartRun, Uri
+from peloton.actors.host.messages import StartRun
+from peloton.actors.host.run_spec import MesosWords, Uri
 from peloton.actors.task.run_messages import HealthCheck
 from peloton.backends.keeper.secret_files import RunSecret
 from peloton.backends.mesos.runs.keeper_tasks import KeeperAt, keeper_data

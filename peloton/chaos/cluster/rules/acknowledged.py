@@ -14,16 +14,11 @@ from peloton.actors.host.facts import HoldEnded
 from peloton.actors.host.holds.holding import EXPIRED
 from peloton.actors.host.inventory.messages import HostPoolChanged
 from peloton.actors.job import facts as jf
-from peloton.actors.job.messages import (
-    DeleteJob,
-    InstancesOrdered,
-    JobUpdated,
-    StartJob,
-    StopJob,
-    WorkflowOrdered,
-)
+from peloton.actors.job.messages import DeleteJob, InstancesOrdered, JobUpdated, StartJob, StopJob
 from peloton.actors.job.slice.rollout_messages import MemberRestarted
 from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone
+from peloton.actors.job.workflow.messages import WorkflowOrdered
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.messages import CreatePool, PoolConfig
 from peloton.actors.task.messages import SLICE_SIZE
@@ -146,7 +141,7 @@ class AcknowledgementCheck:
         if fact.whole:  # also whoever is added later
             parts.clear()
 
-    def _rolls(self, entry: Entry, fact: jf.WorkflowBegun) -> None:
+    def _rolls(self, entry: Entry, fact: WorkflowBegun) -> None:
         self._before[entry.key] = self._instances[entry.key]
         self._resized(entry.key, fact.spec.instances)
         if not fact.options.starts:
@@ -157,7 +152,7 @@ class AcknowledgementCheck:
         )
         self._starts(entry, jf.InstancesStarted(fact.members or whole, fact.at))
 
-    def _undone(self, entry: Entry, fact: jf.WorkflowUndone) -> None:  # noqa: ARG002
+    def _undone(self, entry: Entry, fact: WorkflowUndone) -> None:  # noqa: ARG002
         self._resized(entry.key, self._before[entry.key])
 
     def _resized(self, job: Key, count: int) -> None:
@@ -240,8 +235,8 @@ NOTED: Mapping[type, Callable[[AcknowledgementCheck, Entry, Any], None]] = {
     jf.JobMade: AcknowledgementCheck._makes,
     jf.InstancesStarted: AcknowledgementCheck._starts,
     jf.JobChanged: AcknowledgementCheck._changes,
-    jf.WorkflowBegun: AcknowledgementCheck._rolls,
-    jf.WorkflowUndone: AcknowledgementCheck._undone,
+    WorkflowBegun: AcknowledgementCheck._rolls,
+    WorkflowUndone: AcknowledgementCheck._undone,
     jf.JobTallied: AcknowledgementCheck._tallies,
     pf.PoolConfigured: AcknowledgementCheck._pool,
     pf.PoolDeleted: AcknowledgementCheck._no_pool,

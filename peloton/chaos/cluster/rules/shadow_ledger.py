@@ -32,6 +32,13 @@ from peloton.actors.host import facts as hf
 from peloton.actors.host.ledger import names_of
 from peloton.actors.job import facts as jf
 from peloton.actors.job.slice import facts as sf
+from peloton.actors.job.workflow.facts import (
+    LeavesRaised,
+    OpaqueChanged,
+    WorkflowBegun,
+    WorkflowMoved,
+    WorkflowUndone,
+)
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
@@ -523,6 +530,6 @@ NOT_APPLIED = (
     tf.GangJoined, lf.LotGangSet, hf.SlackTaken, tf.AdmissionParking, tf.AdmissionParked,
     tf.RenewalOrdered, tf.TaskRenewed, tf.HealthTold, tf.ContainersTold,
     hf.DaemonsEnding, jf.BudgetShared, jf.SpareHeard,
-    jf.WorkflowBegun, jf.WorkflowMoved, jf.WorkflowUndone, jf.LeavesRaised, jf.OpaqueChanged,
+    WorkflowBegun, WorkflowMoved, WorkflowUndone, LeavesRaised, OpaqueChanged,
 )  # fmt: skip
 """Facts that change nothing here. A test fails for a fact in neither list."""

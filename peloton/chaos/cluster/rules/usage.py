@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from peloton.actors.host.facts import DevicesGiven, RunsAccepted, VolumesGiven
 from peloton.actors.host.ledger import names_of
-from peloton.actors.host.messages import RunSpec
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.vocabulary import Key

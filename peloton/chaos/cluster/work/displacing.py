@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from peloton.actors.job.messages import CreateJob
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.chaos.cluster.work.drawing import ActionDraw

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from peloton.actors.host.messages import CompleteMaintenance, ConfigureHost, StartMaintenance
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
-from peloton.actors.job.spec import DAEMON, Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import DAEMON, JobSpec
 from peloton.actors.job.state import Job
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.rules.liveness import reach

@@ -13,7 +13,8 @@ from typing import Any
 from peloton.actors.host import facts as hf
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import TaskGoals, slice_of_crowd
 from peloton.chaos.cluster.work.drawing import ActionDraw

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peloton.actors.job.messages import CreateJob
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.work.drawing import ActionDraw
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of

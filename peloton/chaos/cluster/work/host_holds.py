@@ -25,7 +25,7 @@ from peloton.actors.host.holds.hold_messages import (
     comes_for,
 )
 from peloton.actors.host.ledger import names_of
-from peloton.actors.host.messages import RunSpec
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import client_of, cluster_of

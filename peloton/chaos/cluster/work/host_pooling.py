@@ -21,7 +21,8 @@ from peloton.actors.host.inventory.messages import (
     MakeHostPool,
 )
 from peloton.actors.job.messages import CreateJob
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf

@@ -12,7 +12,8 @@ from typing import Any
 
 from peloton.actors.job.messages import AddOverrides, CreateJob, JobCreated, StopJob
 from peloton.actors.job.slice.messages import slices_of
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.work.workload import CLIENTS, cluster_of

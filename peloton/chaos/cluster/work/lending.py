@@ -14,7 +14,8 @@ from typing import Any
 
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.messages import ROOT, CreatePool, PoolConfig, pool_key

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peloton.actors.job.messages import CreateJob
-from peloton.actors.job.spec import Command, JobSpec, Notify, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec, Notify
 from peloton.chaos.cluster.rules.job_ends import JobEnds, end_counts
 from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import cluster_of, create_job

@@ -11,7 +11,8 @@ from typing import Any
 
 from peloton.actors.job.messages import CreateJob, GetJob, JobView, StartInstances
 from peloton.actors.job.name import facts as nf
-from peloton.actors.job.spec import After, Command, Deadline, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import After, Deadline, JobSpec
 from peloton.chaos.cluster.rules.job_ends import JobEnds
 from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import cluster_of, create_job

@@ -14,7 +14,8 @@ from typing import Any
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig, Throttle
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec, Throttle
 from peloton.chaos.cluster.work.drawing import ActionDraw, any_of
 from peloton.chaos.cluster.work.workload import cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peloton.actors.host.messages import Port
+from peloton.actors.host.run_spec import Port
 from peloton.actors.job.messages import CreateJob
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.workload import cluster_of, create_job
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from peloton.actors.job.messages import ControlWorkflow, ReplaceJob, RestartJob
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow import facts as wf
 from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    ReplaceJob,
+    RestartJob,
     WorkflowOptions,
     WorkflowOrders,
     WorkflowStates,

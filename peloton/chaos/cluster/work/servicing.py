@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
-from peloton.actors.job.spec import SERVICE, Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import SERVICE, JobSpec
 from peloton.actors.job.state import Job
 from peloton.actors.job.workflow.messages import WorkflowOptions
 from peloton.actors.task.messages import SLICE_SIZE

@@ -14,12 +14,17 @@ from typing import Any
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Maintenance
-from peloton.actors.job.messages import ControlWorkflow, CreateJob, ReplaceJob
+from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.messages import slice_key
 from peloton.actors.job.slice.rollout_messages import DownBudget, RestartIfSpared
 from peloton.actors.job.state import Job
-from peloton.actors.job.workflow.messages import WorkflowOptions, WorkflowOrders
+from peloton.actors.job.workflow.messages import (
+    ControlWorkflow,
+    ReplaceJob,
+    WorkflowOptions,
+    WorkflowOrders,
+)
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import KillCause, Policy, TaskGoals
 from peloton.actors.task.run_messages import TaskHealth

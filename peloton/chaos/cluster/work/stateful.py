@@ -18,7 +18,8 @@ from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
 from peloton.actors.host.state import Host, Maintenance
 from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.slice.messages import LeaveVolume, VolumeLeft, slice_key
-from peloton.actors.job.spec import SERVICE, Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import SERVICE, JobSpec
 from peloton.actors.task.messages import crowd_key
 from peloton.chaos.cluster.work.drawing import ActionDraw, by_weight
 from peloton.chaos.cluster.work.servicing import (

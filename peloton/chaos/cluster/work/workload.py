@@ -13,7 +13,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from peloton.actors.job.messages import CreateJob, JobCreated, JobStopped, StopJob
-from peloton.actors.job.spec import Command, JobSpec, Override, TaskConfig
+from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
+from peloton.actors.job.spec import JobSpec
 from peloton.actors.respool.messages import UpdatePool
 from peloton.chaos.cluster.world.cluster import NEED, STORM_POOL, SimulatedCluster
 from peloton.chaos.cluster.world.history import TIMED

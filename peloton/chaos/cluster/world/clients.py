@@ -13,8 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from peloton.actors.job.entity_version import EntityVersion
 from peloton.actors.job.messages import CreateJob, DeleteJob, GetJob, StopJob, UpdateJob
+from peloton.actors.job.stages import EntityVersion
 from peloton.chaos.cluster.world.history import Asked, Operation
 from peloton.runtime.shells.region import Region
 from peloton.runtime.simulation.daemon import SimulatedDaemon

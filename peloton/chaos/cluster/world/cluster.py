@@ -18,9 +18,12 @@ from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.state import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
-from peloton.actors.job.messages import NOTIFIER, CreateJob, RestartJob, StartInstances, job_key
+from peloton.actors.job.messages import CreateJob, StartInstances, job_key
+from peloton.actors.job.notice_messages import NOTIFIER
 from peloton.actors.job.slice.parking import ParkingPolicy
-from peloton.actors.job.spec import Command, JobSpec, TaskConfig
+from peloton.actors.job.slice.task_config import Command, TaskConfig
+from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.workflow.messages import RestartJob
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy

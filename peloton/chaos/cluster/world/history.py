@@ -18,8 +18,9 @@ import enum
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
-from peloton.actors.job.messages import JobGoals, JobStates, JobStopped, JobSummary, JobView
+from peloton.actors.job.messages import JobStopped, JobSummary, JobView
 from peloton.actors.job.spec import SERVICE
+from peloton.actors.job.stages import JobGoals, JobStates
 from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peloton.actors.job.messages import NOTIFIER, NoticeHandled, PostNotice
+from peloton.actors.job.notice_messages import NOTIFIER, NoticeHandled, PostNotice
 from peloton.actors.schedule.messages import RIGHTS, AskRights, RightsTold
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.ephemeral import StatelessService

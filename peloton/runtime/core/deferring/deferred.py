@@ -21,7 +21,8 @@ from peloton.runtime.core.deferring.dead_letters import (
     raw_of,
 )
 from peloton.runtime.core.deferring.mailbox import COMMANDS_MAX, Mailbox
-from peloton.runtime.core.entities.codec import Codec, Entry, encode
+from peloton.runtime.core.entities.codec import Codec, Entry
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.entities.records import MessageDeadLettered, Quarantined, RedriveOrdered
 from peloton.runtime.core.turning.envelope import Envelope, Reply, narrow, singles
 from peloton.runtime.core.turning.story import StoryLine

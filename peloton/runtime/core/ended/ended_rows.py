@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.core.entities.codec import Codec, encode
+from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.entities.crowd import Crowd
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.entities.records import RequestAnswered
 from peloton.runtime.vocabulary import Key
 

@@ -13,14 +13,13 @@ from collections import OrderedDict
 from itertools import islice
 from typing import Any, NamedTuple
 
-from peloton.runtime.core.ended.ended_rows import EndedEntity, parts_of, seal
-from peloton.runtime.core.ended.ended_rows import RowDamaged as RowDamaged
-from peloton.runtime.core.ended.ended_rows import open_row as open_row
+from peloton.runtime.core.ended.ended_rows import EndedEntity, open_row, parts_of, seal
 from peloton.runtime.core.ended.gathering import Gathering
 from peloton.runtime.core.ended.parting import Partings
 from peloton.runtime.core.ended.retention import Retained, RetainedEnded
-from peloton.runtime.core.entities.codec import Codec, Entry, encode
+from peloton.runtime.core.entities.codec import Codec, Entry
 from peloton.runtime.core.entities.crowd import Crowd
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.entities.records import SHARD_KEY, EntitiesEvicted
 from peloton.runtime.core.turning.replies import RequestLog
 from peloton.runtime.core.turning.reports import Reports

@@ -21,11 +21,6 @@ from peloton.runtime.core.entities.records import RECORDS
 from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Bits, Due, Fact, Key, Message, Pursue, Refused, kind_of
 
-__all__ = [
-    "AboveLevel", "Codec", "Entry", "RawEntry", "UnknownFact", "convert", "decode", "encode",
-    "known_level",
-]  # fmt: skip
-
 FRAME_FORMAT, STATE_FORMAT = 1, 1
 CELL, CROWD = 0, 1
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import msgspec
 
-from peloton.runtime.core.entities.codec import decode, encode
-from peloton.runtime.core.entities.encoding import UNREADABLE
+from peloton.runtime.core.entities.encoding import UNREADABLE, decode, encode
 from peloton.runtime.core.reading import inspection
 from peloton.runtime.core.reading.listing import FieldCounts, Listed
 from peloton.runtime.core.turning.envelope import Envelope

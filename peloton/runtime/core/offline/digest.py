@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from peloton.runtime.core.entities.codec import encode
 from peloton.runtime.core.entities.crowd import Crowd
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turning.replies import KEEP_S
 from peloton.runtime.vocabulary import Bits, Key, kind_of, members_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from peloton.runtime.core.ended.endings import open_row
+from peloton.runtime.core.ended.ended_rows import open_row
 from peloton.runtime.core.entities.codec import Codec
 from peloton.runtime.core.offline.journal_reading import Contents, Finding
 from peloton.runtime.core.recovery import CHECKPOINT, DERIVED, TAIL, Unrecoverable, restore

@@ -15,7 +15,8 @@ import immutables
 import msgpack
 import msgspec
 
-from peloton.runtime.core.entities.codec import Codec, RawEntry, encode
+from peloton.runtime.core.entities.codec import Codec, RawEntry
+from peloton.runtime.core.entities.encoding import encode
 from peloton.runtime.core.offline.journal_reading import Contents, StoredFrame
 from peloton.runtime.core.shard import Shard
 from peloton.runtime.core.turning.supervision import Failure, attempt

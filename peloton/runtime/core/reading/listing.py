@@ -23,17 +23,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from peloton.runtime.core.entities.codec import encode
-from peloton.runtime.core.reading.filters import AMONG as AMONG
-from peloton.runtime.core.reading.filters import BELOW as BELOW
-from peloton.runtime.core.reading.filters import BETWEEN as BETWEEN
-from peloton.runtime.core.reading.filters import CREATOR as CREATOR
-from peloton.runtime.core.reading.filters import PAIR as PAIR
-from peloton.runtime.core.reading.filters import PART as PART
-from peloton.runtime.core.reading.filters import TEXT as TEXT
-from peloton.runtime.core.reading.filters import FieldReader, passing
-from peloton.runtime.core.reading.filters import Where as Where
-from peloton.runtime.core.reading.filters import nearest as nearest
+from peloton.runtime.core.entities.encoding import encode
+from peloton.runtime.core.reading.filters import BETWEEN, FieldReader, Where, passing
 from peloton.runtime.vocabulary import Key, Query, Value
 
 SCAN_MAX = 1000

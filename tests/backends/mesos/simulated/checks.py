@@ -13,8 +13,9 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.state import HostStates
 from peloton.actors.task.messages import End
-from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, LEFT, OFFER_WAIT_S
+from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, LEFT
 from peloton.backends.mesos.offer_book import HOLD_S
+from peloton.backends.mesos.offering import OFFER_WAIT_S
 from peloton.backends.mesos.runs.statuses import is_hearsay
 from peloton.backends.port import Order
 from peloton.runtime.core.turning.envelope import Envelope

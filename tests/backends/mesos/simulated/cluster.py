@@ -10,6 +10,7 @@ import random
 from functools import partial
 
 from peloton.actors.host import messages as m
+from peloton.actors.host.run_spec import Container, MesosWords, RunSpec
 from peloton.actors.resources import UNIT, Resources
 from peloton.backends.mesos.framework import Framework
 from peloton.backends.port import Order
@@ -214,13 +215,13 @@ class Cluster:
         kind = KINDS[which // 2 % len(KINDS)]
         self._instances += 1
         run = f"{JOB}-{self._instances}-1"
-        containers = (m.Container("a", "x"), m.Container("b", "x")) if kind == "group" else ()
-        spec = m.RunSpec(
+        containers = (Container("a", "x"), Container("b", "x")) if kind == "group" else ()
+        spec = RunSpec(
             Resources(UNIT * (1 + which // 16 % 3) // 2, 256 * UNIT),
             "x",
             asks=kind == "command",
             containers=containers,
-            mesos=m.MesosWords(EXECUTOR) if kind == "custom" else None,
+            mesos=MesosWords(EXECUTOR) if kind == "custom" else None,
         )
         runs_s = None if much > 0.8 else 120.0 * much**3
         self.programs.expect(run, Program(runs_s, which // 64 % 3, deaf=kind == "custom"))

@@ -12,6 +12,7 @@ from peloton.actors.host.decide import deadline
 from peloton.actors.host.goals import HostNotes, recall_s
 from peloton.actors.host.kind import kind
 from peloton.actors.host.ledger import OCCUPYING, RunPhase
+from peloton.actors.host.run_spec import RunSpec
 from peloton.actors.host.state import Host as Actor
 from peloton.actors.host.state import HostStates, lost_outcome
 from peloton.actors.task import messages as t
@@ -39,7 +40,7 @@ class Host:
         lost: Callable[[str, m.RunsListed], None],
     ) -> None:
         self.key, self.epoch = key, 1
-        self.specs: dict[str, m.RunSpec] = {}
+        self.specs: dict[str, RunSpec] = {}
         self.killed: set[str] = set()
         """Those whose tasks wanted them ended."""
         self.ends: dict[str, t.RunOutcome] = {}

@@ -1,7 +1,7 @@
-"""What a run consists of: its containers, its ports, what is fetched for it, and its secrets.
+"""What a run is: its command, containers and ports, what is fetched for it, and its secrets.
 
 A run of a pod with several containers has them in its spec; one with a single container has none
-there, as its command is the run's own. It must not say how a container is started.
+there, as its command is the run's own. How a container is started is its backend's business.
 
 What a config says of a secret is which one, and where its run finds it; never what it holds. These
 values are journaled and shown to everybody who may see the job. The data lies in a store of its
@@ -12,6 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from peloton.actors.host.machine_messages import VolumeConfig
+from peloton.actors.resources import Resources
+from peloton.actors.task.run_messages import HealthCheck
+from peloton.placement.messages import Constraint, Label, port_label
 from peloton.runtime.vocabulary import Value
 
 
@@ -76,6 +80,50 @@ class SecretRef(Value, frozen=True, gc=False, array_like=True):
 
     id: str
     path: str
+
+
+class RunSpec(Value, frozen=True, gc=False, array_like=True):
+    """What a host needs to run one instance; shared by all members with the same config.
+
+    With several `containers`, the command is that of the first which is no init container. `user`
+    and `caller` are as in a `Command`. `apart` is one of `labels`: the host accepts no more runs
+    with it than the launch allows. `asks`: the slice ends the run if the host goes down.
+    `max_running_s`: a backend that can ends the run after so long.
+    """
+
+    resources: Resources
+    value: str
+    shell: bool = True
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    ports: tuple[Port, ...] = ()
+    kill_grace_s: float = 30.0
+    image: str = ""  # backends without containers report that they ignore it
+    user: str = ""
+    caller: str = ""
+    labels: tuple[Label, ...] = ()
+    constraint: Constraint | None = None
+    apart: Label | None = None
+    priority: int = 0  # of those on slack
+    asks: bool = False
+    containers: tuple[Container, ...] = ()
+    check: HealthCheck | None = None
+    secrets: tuple[SecretRef, ...] = ()
+    volume: VolumeConfig | None = None  # made with the grant, unless the host has it
+    uris: tuple[Uri, ...] = ()
+    mesos: MesosWords | None = None
+    max_running_s: float | None = None
+
+    @property
+    def once_started(self) -> RunSpec | None:
+        """Return what a host keeps of the spec while the run goes on: how it is checked."""
+        return None if self.check is None else RunSpec(self.resources, "", check=self.check)
+
+    @property
+    def all_labels(self) -> tuple[Label, ...]:
+        """Return the labels that the host counts while it holds such a run, including those of
+        fixed ports."""
+        return (*self.labels, *(port_label(port.number) for port in self.ports if port.number))
 
 
 def place(path: str) -> tuple[str, ...]:
