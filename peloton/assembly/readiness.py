@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import ROOT, GetPool
 from peloton.runtime.shells.region import Region

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.chaos.cluster.storm import ClusterScenario, StormFailed, StormRun, draw, shrink
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.core.entities.records import SHARD_KEY

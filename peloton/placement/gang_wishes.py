@@ -20,7 +20,7 @@ from peloton.placement.index import HostIndex
 from peloton.placement.messages import GangPlaced, GangWish, Placed
 from peloton.placement.needs import GPU, Need
 from peloton.placement.proposals import Proposed, placed
-from peloton.placement.reasons import HostChecks
+from peloton.placement.reasons import NEVER_TOGETHER, HostChecks
 from peloton.placement.shapes import KnownShape, KnownShapes
 from peloton.placement.unschedulable import NEVER_FITS, RESOURCE_UNITS, Unschedulable
 from peloton.placement.waiting_wishes import WaitingWish, WaitingWishes
@@ -31,9 +31,6 @@ GANGS_KEPT_MAX = 2_000
 GANG_TRIES_MAX = 32
 """Kept gangs that are tried in one call; the next call, which follows at once, goes on behind
 them."""
-
-NEVER_TOGETHER = "a gang of "
-"""So the text begins where single members would fit, and all of them together never."""
 
 
 class _Part(NamedTuple):

@@ -33,6 +33,9 @@ UNKNOWN_STRATEGY = "unknown_strategy"
 LAUNCHES_STOPPED = "launches_stopped"
 """No check of hosts: the placer proposes none. Counted once."""
 
+NEVER_TOGETHER = "a gang of "
+"""So the text begins where single members would fit, and all of them together never."""
+
 CHECK_REASONS = (
     MISMATCH_STATUS,
     NO_OFFER,

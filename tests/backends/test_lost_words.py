@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.resources import Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.checks import ledgers_equal_the_machines

@@ -14,6 +14,18 @@ from tests.house.tree import ROOT, Module, imports, under
 # names, states (`stages.py`), and how what a message wants is read. Modules that are called after
 # one, such as `hold_messages.py`, are of the same sort.
 SHARED_FILE = re.compile(r"(\w+_)?(messages|spec|config|names)|stages|conditions|filters")
+# What a face of the daemon may read of a kind besides: the facts that are its change feed, and what
+# is told to people. Plans and checks ahead of a call are made by the functions that decide, on
+# copies of the state.
+TOLD_FILE = re.compile(
+    r"(\w+_)?(facts|view)|usage|finding"
+    r"|configs|copies|cron|planning|pool_report|reasons|rules|strategies"
+)
+# A host answers a query for it with its state, the ledger in it: what an answer has to be for good
+# these are as well.
+ANSWERS = ("peloton.actors.host.state", "peloton.actors.host.ledger")
+SERVED_BY = ("peloton/gateway/",)
+
 # What stands beside the folders of the kinds is no kind's: resources, pauses, mentions.
 VALUES = tuple(
     f"peloton.actors.{file.stem}"
@@ -130,6 +142,24 @@ def kinds(module: Module) -> Iterator[str]:
         seen.add(node.lineno)
         words = f"reads {name}: of another kind only its messages and their values may be read"
         yield module.at(node, f"{words}, so send a message")
+
+
+def faces(module: Module) -> Iterator[str]:
+    """Whether what serves clients reads of the kinds what they say, and not how they decide."""
+    if not module.path.startswith(SERVED_BY):
+        return
+    seen = set()
+    for node, name in imports(module):
+        outside = not under(name, "peloton.actors", "peloton.placement") or under(
+            name, *VALUES, *ANSWERS
+        )
+        if outside or node.lineno in seen or name in ("peloton.actors", *KIND_PACKAGES):
+            continue
+        if any(SHARED_FILE.fullmatch(w) or TOLD_FILE.fullmatch(w) for w in name.split(".")):
+            continue
+        seen.add(node.lineno)
+        words = f"reads {name}: a call reads messages, specs, views and facts of a kind"
+        yield module.at(node, f"{words}, so move what it needs to one of these")
 
 
 def allowed(mine: str, name: str) -> bool:

@@ -22,7 +22,8 @@ from peloton.actors.host import facts as host_facts
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.holds import hold_messages
 from peloton.actors.host.inventory import following
-from peloton.actors.host.ledger import RunEvent, RunPhase, RunStep
+from peloton.actors.host.ledger import RunEvent, RunStep
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.job import facts as job_facts
 from peloton.actors.job import messages as job_messages
 from peloton.actors.job import orders, throttle, waits

@@ -10,7 +10,7 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.job.stages import JobStates
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.storm import ClusterScenario, StormRun, draw, play, smaller

@@ -24,13 +24,13 @@ from peloton.actors.host.ends import Ends, LateStarts, Starts, add_starts
 from peloton.actors.host.ledger import (
     NamedRuns,
     RunEvent,
-    RunPhase,
     RunSet,
     RunStep,
     by_crowd,
     names_of,
     step,
 )
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host, lost_outcome
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import Bits, Key

@@ -23,7 +23,8 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.moving import arrived
 from peloton.actors.host.orders import list_runs, occupying_runs
-from peloton.actors.host.state import Host, HostStates, configuration
+from peloton.actors.host.stages import HostStates
+from peloton.actors.host.state import Host, configuration
 from peloton.runtime.vocabulary import (
     SENDER,
     At,

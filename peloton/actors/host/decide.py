@@ -38,15 +38,7 @@ from peloton.actors.host.holds.task_holds import (
     no_task_holds,
     release_task_holds,
 )
-from peloton.actors.host.ledger import (
-    RunEvent,
-    RunPhase,
-    RunSet,
-    RunStep,
-    names_of,
-    replace,
-    step,
-)
+from peloton.actors.host.ledger import RunEvent, RunSet, RunStep, names_of, replace, step
 from peloton.actors.host.live.live_messages import ChangeSeen, LimitRun, RunsChanged
 from peloton.actors.host.live.run_changes import change_seen, run_limited, runs_changed
 from peloton.actors.host.maintenance import asked_to_end, complete, no_host, start
@@ -66,7 +58,8 @@ from peloton.actors.host.reports import (
     unreachable,
 )
 from peloton.actors.host.slack import slack_measured
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance, RunPhase
+from peloton.actors.host.state import Host
 from peloton.actors.host.use import use_set
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Due, Fact, Key, Message, Send

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peloton.actors.host.ledger import RunPhase, RunSet
+from peloton.actors.host.ledger import RunSet
 from peloton.actors.host.machine_messages import HostUse, UseAtBackend
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.mentions import job_mention
 from peloton.runtime.vocabulary import Key, counted
 

@@ -13,15 +13,8 @@ from msgspec.structs import replace
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.holds.foreign_names import is_foreign
-from peloton.actors.host.ledger import (
-    RunEvent,
-    RunPhase,
-    RunSet,
-    RunStep,
-    by_crowd,
-    names_of,
-    step,
-)
+from peloton.actors.host.ledger import RunEvent, RunSet, RunStep, by_crowd, names_of, step
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.task import messages as t
 from peloton.runtime.vocabulary import At, Bits, Fact, Key, Send

@@ -11,15 +11,10 @@ from typing import Any
 import msgspec
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.ledger import OCCUPYING, RunPhase, RunSet
+from peloton.actors.host.ledger import RunSet
 from peloton.actors.host.run_folds import RUN_EVOLVE, end_runs
-from peloton.actors.host.state import (
-    Host,
-    HostStates,
-    Maintenance,
-    lost_outcome,
-    ports_taken,
-)
+from peloton.actors.host.stages import OCCUPYING, HostStates, Maintenance, RunPhase
+from peloton.actors.host.state import Host, lost_outcome, ports_taken
 from peloton.actors.host.volume_folds import fold_volumes
 from peloton.actors.task.messages import SLACK_TAKEN
 from peloton.placement.messages import DAEMON_LABEL, Label

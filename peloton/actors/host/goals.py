@@ -26,7 +26,8 @@ from peloton.actors.host.moving import take_down
 from peloton.actors.host.orders import list_runs
 from peloton.actors.host.quarantine import end_quarantine
 from peloton.actors.host.slack import take_slack_back
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.host.use import use_again
 from peloton.actors.host.volumes import is_removing
 from peloton.runtime.vocabulary import SETTLED, WAITING, At, Decision, Rest, Send, Value

@@ -19,7 +19,8 @@ from peloton.actors.host.devices import (
 from peloton.actors.host.holds.task_holds import alive, members_held, room_beside
 from peloton.actors.host.ledger import pick_ports
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import Host, Maintenance, ports_given
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host, ports_given
 from peloton.actors.host.volumes import with_volumes
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import accepts, closed_to, condition_text

@@ -18,26 +18,13 @@ import immutables
 import msgspec
 
 from peloton.actors.host.run_spec import Port, RunSpec
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome, parse_pod, pod_id
 from peloton.placement.messages import Label
 from peloton.runtime.vocabulary import Bits, Key, Value, members_of
 
 replace = msgspec.structs.replace
-
-
-class RunPhase(enum.IntEnum):
-    """How far a run has come on its host."""
-
-    ACCEPTED = 1
-    STARTED = 2
-    KILLING = 3
-    ENDED = 4
-    REFUSED = 5
-    PREPARED = 6  # its room is granted, and its task has not said go
-
-
-OCCUPYING = frozenset((RunPhase.ACCEPTED, RunPhase.STARTED, RunPhase.KILLING, RunPhase.PREPARED))
 
 
 class RunEvent(enum.IntEnum):

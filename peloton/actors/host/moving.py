@@ -12,7 +12,8 @@ from peloton.actors.host import machine_messages as mm
 from peloton.actors.host import messages as m
 from peloton.actors.host.inventory.messages import POOLS_OWNER, WRONG_SOURCE, MoveHostPool
 from peloton.actors.host.maintenance import begin, no_host
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.host.use import awaits_backend
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.runtime.vocabulary import At, Decision, Refused, Send

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.devices import devices_told
-from peloton.actors.host.ledger import OCCUPYING, RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import RunSet, names_of
 from peloton.actors.host.live.live_messages import KnownSet
 from peloton.actors.host.live.run_changes import checked_sets
+from peloton.actors.host.stages import OCCUPYING, RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.host.volumes import as_made
 from peloton.runtime.vocabulary import At, Key, Send

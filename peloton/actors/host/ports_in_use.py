@@ -17,10 +17,11 @@ from peloton.actors.host.ends import all_ended, end_reports, ended_facts
 from peloton.actors.host.folds import folded
 from peloton.actors.host.granting import NO_PORT
 from peloton.actors.host.holds.foreign_names import is_foreign
-from peloton.actors.host.ledger import Found, RunPhase, RunSet, pick_ports
+from peloton.actors.host.ledger import Found, RunSet, pick_ports
 from peloton.actors.host.machine_messages import PortsInUse
 from peloton.actors.host.orders import start_order, starts_of
 from peloton.actors.host.run_spec import RunSpec
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host, lost_outcome, ports_given
 from peloton.actors.task.messages import RunRefused
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Send

@@ -9,8 +9,9 @@ others only when they cancel. A host that goes down for maintenance refuses them
 from __future__ import annotations
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.ledger import RunPhase, RunSet
+from peloton.actors.host.ledger import RunSet
 from peloton.actors.host.messages import Launch
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.task.messages import Prepared, RunRefused
 from peloton.runtime.vocabulary import SENDER, At, Bits, Fact, Key, Send

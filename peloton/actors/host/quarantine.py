@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import RunEvent, RunPhase, RunStep, step
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.ledger import RunEvent, RunStep, step
+from peloton.actors.host.stages import HostStates, Maintenance, RunPhase
+from peloton.actors.host.state import Host
 from peloton.actors.task.messages import End
 from peloton.runtime.vocabulary import At, Decision, Due, Fact, counted
 

@@ -67,7 +67,8 @@ from peloton.actors.host.orders import (
     starts_of,
     stop_order,
 )
-from peloton.actors.host.state import Host, HostStates, Maintenance, lost_outcome
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host, lost_outcome
 from peloton.actors.host.use import use_again, use_changed
 from peloton.actors.host.volumes import is_removing, removals
 from peloton.runtime.vocabulary import At, Decision, Due, Key, Refused, Send, counted

@@ -15,7 +15,8 @@ import msgspec
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.holds.foreign_names import is_foreign
-from peloton.actors.host.ledger import RunPhase, RunSet, by_crowd
+from peloton.actors.host.ledger import RunSet, by_crowd
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host, in_range
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import RunOutcome

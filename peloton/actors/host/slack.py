@@ -10,9 +10,10 @@ an instance, which is down then as after a failure. Runs that are not on slack a
 from __future__ import annotations
 
 from peloton.actors.host import facts as f
-from peloton.actors.host.ledger import NamedRuns, RunPhase, RunSet, names_of
+from peloton.actors.host.ledger import NamedRuns, RunSet, names_of
 from peloton.actors.host.machine_messages import SlackReported
 from peloton.actors.host.orders import occupying_runs, stop_order
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import SLACK_TAKEN

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-
 import immutables
 import msgspec
 
@@ -13,6 +11,7 @@ from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
 from peloton.actors.host.ledger import Ledger
 from peloton.actors.host.machine_messages import UseAtBackend
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.actors.host.volume_folds import HostVolumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
@@ -21,24 +20,6 @@ from peloton.placement.messages import HostSummary, Label, ReservedRoom, port_la
 from peloton.runtime.vocabulary import Key, Value
 
 replace = msgspec.structs.replace
-
-
-class HostStates(enum.IntEnum):
-    """How far the host and its backend agree."""
-
-    RECONCILING = 1  # the backend answers, but the ledger has not been compared yet
-    UP = 2
-    UNREACHABLE = 3
-    LOST = 4
-
-
-class Maintenance(enum.IntEnum):
-    """How far the maintenance of a host is. Beyond NONE the host should be down."""
-
-    NONE = 0
-    DRAINING = 1  # its runs are ending
-    DRAINED = 2  # they have ended, and tasks have still to journal it
-    DOWN = 3
 
 
 class Host(Value, frozen=True, gc=False, array_like=True):

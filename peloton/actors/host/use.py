@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.runtime.vocabulary import At, Decision, Fact, Send
 
 _OF = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import HostStates
+from peloton.actors.host.state import Host
 from peloton.runtime.vocabulary import At, Key
 
 

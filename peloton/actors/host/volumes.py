@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from peloton.actors.host import facts as f
 from peloton.actors.host import machine_messages as vm
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import OCCUPYING, HostStates
+from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Key, Refused, Send
 

@@ -12,9 +12,8 @@ from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.orders import evolve, goals_of
 from peloton.actors.job.spec_versions import newly_owed
-from peloton.actors.job.stages import JobGoals
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals
 from peloton.actors.job.state import Job
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import summary
 from peloton.runtime.vocabulary import At, Bits, Decision, Send
 

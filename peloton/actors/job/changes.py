@@ -14,8 +14,8 @@ import msgspec
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import count_of
+from peloton.actors.job.messages import NONE_TO_START, OTHER_VERSION, TERMINATED
 from peloton.actors.job.orders import (
-    OTHER_VERSION,
     clipped,
     evolve,
     evolved_by,
@@ -30,16 +30,13 @@ from peloton.actors.job.slice.messages import members_in
 from peloton.actors.job.slice.task_config import Override
 from peloton.actors.job.spec import INVALID, JobSpec, check_instances, check_spec, updated
 from peloton.actors.job.spec_versions import newly_owed
-from peloton.actors.job.stages import JobGoals
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals
 from peloton.actors.job.state import Job, version_of
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import SELF, At, Bits, Decision, Fact, Refused, Send
 
-TERMINATED, BUSY = "TERMINATED", "BUSY"
+BUSY = "BUSY"
 INCOMPLETE = "INCOMPLETE"
-NONE_TO_START = "cannot start tasks in a terminated job"
-"""The text of a refusal, which clients know."""
 CHANGEABLE = (
     "instances", "description", "priority", "preemptible", "revocable", "minimum_running",
     "maximum_running", "max_running_time_s",

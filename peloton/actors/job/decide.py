@@ -16,6 +16,7 @@ from peloton.actors.job import archiving, changes, waiting
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import metered
+from peloton.actors.job.messages import NOT_TERMINAL
 from peloton.actors.job.name.messages import NameFreed, NameGranted, NameRefused
 from peloton.actors.job.notice_messages import NoticeHandled
 from peloton.actors.job.orders import (
@@ -36,16 +37,15 @@ from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally, 
 from peloton.actors.job.slice.rollout_messages import SpareAsked
 from peloton.actors.job.spec import check_instances, check_spec, check_waits
 from peloton.actors.job.spec_versions import newly_owed, owed_to_specs
-from peloton.actors.job.stages import JobGoals
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals
 from peloton.actors.job.state import Job, version_of
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.version.messages import DropSpec
 from peloton.actors.job.workflow import decide as workflows
 from peloton.actors.job.workflow.messages import ControlWorkflow, ReplaceJob, RestartJob
 from peloton.actors.job.workflow.progress import go_on
 from peloton.runtime.vocabulary import SELF, SENDER, At, Bits, Decision, Due, Fact, Refused, Send
 
-EXISTS, NOT_TERMINAL = "ALREADY_EXISTS", "NOT_TERMINAL"
+EXISTS = "ALREADY_EXISTS"
 INCOMPLETE = changes.INCOMPLETE
 PIECES, PIECES_TIMEOUT_S = "pieces", 600.0
 

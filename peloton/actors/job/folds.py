@@ -24,11 +24,11 @@ from peloton.actors.job.grants import (
     unended_of,
     use_of,
 )  # fmt: skip
-from peloton.actors.job.messages import StopRecord
+from peloton.actors.job.messages import StopRecord, moment_of
 from peloton.actors.job.notice_messages import Notice
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals, JobStates
 from peloton.actors.job.state import (
     Job,
     SliceReport,
@@ -38,7 +38,7 @@ from peloton.actors.job.state import (
     known_use,
     known_uses,
 )
-from peloton.actors.job.totals import TERMINAL_JOB_STATES, Ending, began, job_state_of
+from peloton.actors.job.totals import Ending, began, job_state_of
 from peloton.actors.job.volume_sizes import configs_of, sizes_with
 from peloton.actors.job.workflow import folds as wf
 from peloton.actors.task.messages import SLICE_SIZE
@@ -239,7 +239,7 @@ def _started(job: Job, fact: f.InstancesStarted) -> Job:
             use = replace(use, unended=min(use.unended, count_of(spec, number)))
             grants, uses = grants.set(number, grant), uses.set(number, use)
     ended = job.state in TERMINAL_JOB_STATES or revived
-    moment = w.moment_of(spec.deadline, job.created_at)
+    moment = moment_of(spec.deadline, job.created_at)
     return replace(
         job,
         version=version,

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 
 from peloton.actors.job.slice.messages import Tally, slices_of
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Value
 

@@ -16,8 +16,8 @@ from peloton.actors.job.facts import (
 )
 from peloton.actors.job.folds import EVOLVE
 from peloton.actors.job.goals import pursue
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.actors.job.state import Job
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.view import get_job, summary, texts
 from peloton.actors.job.waiting import dated_deadline_of
 from peloton.actors.job.workflow.messages import ControlWorkflow, ReplaceJob, RestartJob

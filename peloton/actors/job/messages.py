@@ -13,7 +13,7 @@ from peloton.actors.job.notice_messages import NoticeHandled
 from peloton.actors.job.slice.messages import SliceGone, SliceOpen, SliceTally
 from peloton.actors.job.slice.rollout_messages import SpareAsked
 from peloton.actors.job.slice.task_config import Override
-from peloton.actors.job.spec import JobSpec
+from peloton.actors.job.spec import Deadline, JobSpec
 from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
 from peloton.actors.job.workflow.messages import (
     ControlWorkflow,
@@ -24,6 +24,10 @@ from peloton.actors.job.workflow.messages import (
     WorkflowView,
 )
 from peloton.runtime.vocabulary import Bits, Delivery, Key, Message, Query, Value, key
+
+# Codes of refusals, and the text of one that clients know.
+NOT_TERMINAL, OTHER_VERSION, TERMINATED = "NOT_TERMINAL", "OTHER_VERSION", "TERMINATED"
+NONE_TO_START = "cannot start tasks in a terminated job"
 
 
 class AddOverrides(Message, frozen=True, gc=False, array_like=True):
@@ -378,3 +382,10 @@ ANSWERS: dict[int, type] = {
 def job_key(job_id: str) -> Key:
     """Return the key of a job by its id."""
     return key("job", job_id)
+
+
+def moment_of(deadline: Deadline | None, created_at: float) -> float | None:
+    """Return when a job has to have ended, or None."""
+    if deadline is None:
+        return None
+    return deadline.at or created_at + deadline.after_s

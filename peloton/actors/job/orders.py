@@ -11,22 +11,22 @@ from peloton.actors.job import messages as m
 from peloton.actors.job.budget import budget_of, is_shared, share_budget, spare_heard
 from peloton.actors.job.folds import EVOLVE
 from peloton.actors.job.grants import count_of, higher, limited, metered
+from peloton.actors.job.messages import OTHER_VERSION
 from peloton.actors.job.name.messages import ClaimName, FreeName, name_key
 from peloton.actors.job.notice_messages import NOTIFIER, PostNotice
 from peloton.actors.job.slice.messages import SetSliceGoal, SliceOpening, slice_key
 from peloton.actors.job.slice.rollout_messages import SpareAsked
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.spec_versions import newly_owed
-from peloton.actors.job.stages import EntityVersion, JobGoals, JobStates
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, EntityVersion, JobGoals, JobStates
 from peloton.actors.job.state import Job, Share, known_use, known_uses, version_of
 from peloton.actors.job.throttle import to_release
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, unnoted
 from peloton.actors.job.workflow.progress import go_on, touched_by
 from peloton.actors.task.messages import SLICE_SIZE, TaskGoals
 from peloton.runtime.vocabulary import At, Bits, Decision, Fact, Refused, Send, counted, key
 
-NOT_FOUND, OTHER_VERSION = "NOT_FOUND", "OTHER_VERSION"
+NOT_FOUND = "NOT_FOUND"
 
 
 def sender_of(who: str) -> str:

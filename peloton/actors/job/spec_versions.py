@@ -14,13 +14,14 @@ from msgspec.structs import replace
 from peloton.actors.job.messages import KeptSpec
 from peloton.actors.job.slice.task_config import Override
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.version.messages import DropSpec, StoreSpec, version_key
+from peloton.actors.job.version.messages import (
+    OWN_BYTES_KEPT_MAX,
+    SPECS_KEPT_MAX,
+    DropSpec,
+    StoreSpec,
+    version_key,
+)
 from peloton.runtime.vocabulary import Key, Send, Value
-
-SPECS_KEPT_MAX = 20
-"""Specs before the present one that a job keeps, the last ones."""
-OWN_BYTES_KEPT_MAX = 2 * 1024 * 1024
-"""Own configs of instances that are kept with a spec; one that has more of them is not kept."""
 
 Overrides = Iterable[tuple[int, tuple[Override, ...]]]
 

@@ -20,6 +20,12 @@ class JobStates(enum.IntEnum):
     DELETED = 9
 
 
+ENDED_NAMES = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
+TERMINAL_JOB_STATES = frozenset(
+    (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED, JobStates.DELETED)
+)
+
+
 class JobGoals(enum.IntEnum):
     """What should become of a job."""
 

@@ -12,15 +12,11 @@ import math
 from collections.abc import Iterable, Mapping
 
 from peloton.actors.job.slice.messages import BETWEEN_ATTEMPTS, Tally
-from peloton.actors.job.stages import JobStates
+from peloton.actors.job.stages import ENDED_NAMES, TERMINAL_JOB_STATES, JobStates
 
-ENDED_NAMES = ("SUCCEEDED", "FAILED", "LOST", "KILLED")
 BEGUN = (
     *("STARTING", "RUNNING", "SUCCEEDED", "FAILED", "LOST", "PREEMPTING", "KILLING"),
     BETWEEN_ATTEMPTS,
-)
-TERMINAL_JOB_STATES = frozenset(
-    (JobStates.SUCCEEDED, JobStates.FAILED, JobStates.KILLED, JobStates.DELETED)
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from peloton.actors.job import facts as f
 from peloton.actors.job import messages as m
 from peloton.actors.job.grants import metered
+from peloton.actors.job.messages import moment_of
 from peloton.actors.job.name.messages import (
     FreeName,
     NameFreed,
@@ -18,11 +19,10 @@ from peloton.actors.job.name.messages import (
 from peloton.actors.job.notice_messages import NoticeHandled
 from peloton.actors.job.orders import asked_first, evolved_by, goals_of, raise_grants, said_at_end
 from peloton.actors.job.spec import After, Deadline
-from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals, JobStates
 from peloton.actors.job.state import Job
 from peloton.actors.job.throttle import next_release
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
-from peloton.actors.job.waits import NameStates, moment_of
+from peloton.actors.job.waits import NameStates
 from peloton.actors.mentions import job_mention
 from peloton.runtime.vocabulary import SENDER, At, Bits, Decision, Fact, Send
 

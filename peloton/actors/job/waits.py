@@ -12,7 +12,7 @@ import immutables
 import msgspec
 
 from peloton.actors.job.notice_messages import Notice
-from peloton.actors.job.spec import Deadline, JobSpec
+from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Key, Value
 
 replace = msgspec.structs.replace
@@ -120,13 +120,6 @@ def told_outside(waits: Waits, number: int) -> Waits:
     if waits.notice is None or waits.notice.number != number:
         return waits
     return replace(waits, notice=None)
-
-
-def moment_of(deadline: Deadline | None, created_at: float) -> float | None:
-    """Return when a job has to have ended, or None."""
-    if deadline is None:
-        return None
-    return deadline.at or created_at + deadline.after_s
 
 
 def _without(some: immutables.Map[Key, bool], one: Key) -> immutables.Map[Key, bool]:

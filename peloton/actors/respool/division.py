@@ -11,24 +11,13 @@ below them.
 
 from __future__ import annotations
 
-import enum
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from peloton.actors.respool.filling import SCALE_BITS, WeightedFill
+from peloton.actors.respool.messages import FillStage
 from peloton.runtime.vocabulary import Key
-
-
-class FillStage(enum.IntEnum):
-    """How far an entitlement goes."""
-
-    RESERVED = 0
-    """It does not reach: the reservations that are needed exceed it."""
-    SHARED = 1
-    """The reservations are served, some needs beyond them are not."""
-    OFFERED = 2
-    """All needs are met, and the rest is offered."""
 
 
 class DivisionLevel(NamedTuple):

@@ -17,8 +17,8 @@ from peloton.actors.respool.admission import fitting_rations
 from peloton.actors.respool.lanes import pool_of_lane
 from peloton.actors.respool.lot.messages import Displacement, Reclaim
 from peloton.actors.respool.lot.state import Lot
-from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import KINDS, MILLIONTHS_MAX, ZERO
+from peloton.actors.respool.messages import MILLIONTHS_MAX, ROOT
+from peloton.actors.respool.node import KINDS, ZERO
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key, counted
 

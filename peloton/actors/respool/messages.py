@@ -17,6 +17,22 @@ TREE_PARTITION = "tree"
 """All pools and lots of one tree share a shard."""
 
 
+MILLIONTHS_MAX = 1 << 62
+NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
+"""A config says nothing of slack: a pool may use all that its share of it gives."""
+
+
+class FillStage(enum.IntEnum):
+    """How far an entitlement goes."""
+
+    RESERVED = 0
+    """It does not reach: the reservations that are needed exceed it."""
+    SHARED = 1
+    """The reservations are served, some needs beyond them are not."""
+    OFFERED = 2
+    """All needs are met, and the rest is offered."""
+
+
 class Within(enum.IntEnum):
     """How far the tasks of a pool that may not be preempted keep to its reservation.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from peloton.actors.resources import CPU, UNIT, Resources
 from peloton.actors.respool.division import Division, KindClaim, KindTerms
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import MILLIONTHS_MAX, NO_SLACK_LIMIT, ROOT, PoolConfig
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import Key
 
@@ -22,9 +22,6 @@ JOBS_SCANNED_MAX = 20_000
 ZERO = Resources()
 KINDS = range(len(Resources.KINDS))
 NO_TERMS = (KindTerms(),) * len(KINDS)
-MILLIONTHS_MAX = 1 << 62
-NO_SLACK_LIMIT = Resources(slack=MILLIONTHS_MAX)
-"""A config says nothing of slack: a pool may use all that its share of it gives."""
 
 
 class Lacking(NamedTuple):

@@ -13,8 +13,7 @@ import enum
 
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import LotShape
-from peloton.actors.respool.messages import PoolConfig, Within
-from peloton.actors.respool.node import MILLIONTHS_MAX
+from peloton.actors.respool.messages import MILLIONTHS_MAX, PoolConfig, Within
 
 
 class Ration(enum.IntEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peloton.actors.resources import EPSILON, Resources, amount
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import ROOT, PoolConfig, pool_key
 from peloton.actors.respool.tree import Tree
 from peloton.runtime.vocabulary import Key, Refused, Unavailable
 
@@ -23,6 +23,11 @@ def check(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | Unavailable
         or _reservations(tree, pool, config=config)
         or _controller(config)
     )
+
+
+def check_orphan(config: PoolConfig) -> Refused | Unavailable | None:
+    """Return the refusal of a new pool of this config whose parent does not exist."""
+    return check(Tree(), pool_key("new"), config=config)  # any key: the rules name only the parent
 
 
 def check_forced(tree: Tree, pool: Key, *, config: PoolConfig) -> Refused | None:

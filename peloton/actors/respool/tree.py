@@ -21,10 +21,9 @@ from peloton.actors.respool.lanes import is_slack, lane_of, lanes_of, pool_of_la
 from peloton.actors.respool.lending import LendingMeters
 from peloton.actors.respool.lot.messages import LotShape
 from peloton.actors.respool.lot.state import Lot, admitted_and_wanted
-from peloton.actors.respool.messages import ROOT
+from peloton.actors.respool.messages import MILLIONTHS_MAX, ROOT
 from peloton.actors.respool.node import (
     KINDS,
-    MILLIONTHS_MAX,
     NO_TERMS,
     ZERO,
     Lacking,

@@ -31,11 +31,11 @@ from peloton.actors.mentions import job_mention
 from peloton.actors.schedule import facts as f
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments, Zones
+from peloton.actors.schedule.messages import EXISTS, INVALID, NOT_FOUND
 from peloton.actors.schedule.rights import ask, question
 from peloton.actors.schedule.state import EVOLVE, NO_JOB_YET, RightsPending, Schedule
 from peloton.runtime.vocabulary import SENDER, At, Decision, Due, Fact, Key, Refused, Send
 
-EXISTS, NOT_FOUND, INVALID = "ALREADY_EXISTS", "NOT_FOUND", "INVALID_SCHEDULE"
 SCHEDULED_TIME = "PELOTON_SCHEDULED_TIME"
 """The variable that says to a job's tasks which moment it was made for, however late it runs."""
 

@@ -12,6 +12,9 @@ from peloton.actors.job.slice.task_config import Override
 from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Key, Message, Query, Value, key
 
+# Codes of refusals.
+EXISTS, NOT_FOUND, INVALID = "ALREADY_EXISTS", "NOT_FOUND", "INVALID_SCHEDULE"
+
 RUNS_KEPT = 10
 """Jobs that a schedule knows it has made."""
 SPEC_BYTES_MAX = 256 * 1024

@@ -15,8 +15,8 @@ from typing import Any
 
 from peloton.actors.host.holds.foreign_names import FOREIGN_MARK
 from peloton.actors.host.inventory.state import Hosts
-from peloton.actors.host.ledger import OCCUPYING
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import OCCUPYING, HostStates
+from peloton.actors.host.state import Host
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import GetJob, JobView, StopJob
 from peloton.actors.job.slice.counts import counted_state

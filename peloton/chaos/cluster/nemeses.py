@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.actors.job.messages import AddChange, StartInstances, UpdateJob
 from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
 from peloton.actors.job.stages import JobStates

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from peloton.actors.job.messages import JobSummary, JobView, job_key
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.stages import JobGoals, JobStates
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals, JobStates
 from peloton.chaos.cluster.world.history import Asked, Operation
 from peloton.chaos.nemesis.ground import HOST_CPUS, HOSTS
 from peloton.runtime.vocabulary import Absent, Key, Refused

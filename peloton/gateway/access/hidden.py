@@ -11,14 +11,11 @@ from typing import Any
 from peloton.actors.job.messages import DeleteJob, StartInstances, StartJob, StopJob
 from peloton.actors.job.slice.messages import LeaveVolume, VolumeLeft
 from peloton.actors.job.workflow.messages import ControlWorkflow, RestartJob
-from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool, pool_key
-from peloton.actors.respool.rules import NOT_FOUND, check
-from peloton.actors.respool.tree import Tree
+from peloton.actors.respool.messages import CreatePool, DeletePool, UpdatePool
+from peloton.actors.respool.rules import NOT_FOUND, check_orphan
 from peloton.actors.schedule.messages import DeleteSchedule, PauseSchedule
 from peloton.runtime.vocabulary import Key, Message, Query, Refused
 
-NEW_POOL = pool_key("new")
-"""Any key: the rules name only the parent."""
 OF_JOBS = (
     ControlWorkflow, DeleteJob, RestartJob, StartInstances, StartJob, StopJob,
 )  # fmt: skip
@@ -31,7 +28,7 @@ def answer_of_nothing(message: Message | Query) -> Any:
         return None
     if isinstance(message, CreatePool):
         # It is the parent that does not exist; errors of the config itself come first.
-        return check(Tree(), NEW_POOL, config=message.config)
+        return check_orphan(message.config)
     if isinstance(message, PauseSchedule | DeleteSchedule):
         return Refused(NOT_FOUND, "schedule not found", "name")
     if isinstance(message, LeaveVolume):

@@ -18,7 +18,7 @@ from peloton.actors.job.slice.messages import (
     slice_key,
 )
 from peloton.actors.job.slice.rollout_messages import RestartIfSpared
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.actors.respool.lot.messages import GetLot, LotWaits
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.api.v0.task import task_pb2 as task

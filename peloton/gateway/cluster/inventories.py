@@ -15,7 +15,8 @@ from peloton.actors.host.inventory.messages import (
     inventory_key,
 )
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import SLACK, Resources, amount
 from peloton.gateway.cluster.cluster_client import RETRY_S, ClusterClient, Code, Context, end
 from peloton.gateway.cluster.soon import listed_soon

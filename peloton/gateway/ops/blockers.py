@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from peloton.actors.job.messages import JobView
+from peloton.actors.job.messages import JobView, moment_of
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.waits import moment_of
 from peloton.actors.mentions import job_mention, pool_mention
 from peloton.actors.resources import amount
 from peloton.actors.respool.lot.messages import LotWaits, Outlook, PoolBlocker, QueuePosition

@@ -15,14 +15,13 @@ from threading import Lock
 from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import HostView, ListHosts
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import InstanceView, SliceOpening
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.messages import PoolBlocker
-from peloton.actors.respool.messages import ROOT, GetPool, PoolView
-from peloton.actors.respool.node import NO_SLACK_LIMIT
+from peloton.actors.respool.messages import NO_SLACK_LIMIT, ROOT, GetPool, PoolView
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.cluster.inventories import hosts_soon
 from peloton.gateway.cluster.soon import READ_S_MAX, listed_soon

@@ -15,7 +15,6 @@ from peloton.gateway.access.lockdowns import SUBJECTS, unlocking
 from peloton.gateway.translate.reasons import waits_for_own_host
 from peloton.ops.v1 import ops_pb2 as ops
 from peloton.placement import reasons as r
-from peloton.placement.gang_wishes import NEVER_TOGETHER
 from peloton.placement.messages import Shape
 from peloton.placement.planning import HostsNow
 
@@ -88,7 +87,7 @@ def _wanted(view: InstanceView) -> Resources:
 def never_of_hosts(text: str, *, hosts: int, request: str) -> ops.Blocker:
     """Return the blocker that none of so many hosts could run it, even empty; or all could hold
     no gang."""
-    if text.startswith(NEVER_TOGETHER):
+    if text.startswith(r.NEVER_TOGETHER):
         return ops.Blocker(
             code="no-host-ever",
             text=text,

@@ -12,7 +12,8 @@ from peloton.actors.host.holds.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
 from peloton.actors.host.ledger import RunSet
 from peloton.actors.host.messages import GetHost, HostGone
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources, amount
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import all_hosts

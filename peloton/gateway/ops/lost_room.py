@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import OUT_OF_REACH, HostView
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.actors.resources import amount
 from peloton.gateway.translate.texts import client_name
 from peloton.ops.v1 import ops_pb2 as ops

@@ -13,7 +13,7 @@ from typing import Any
 
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice import messages as slice_messages
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.actors.respool import messages as respool_messages
 from peloton.actors.respool.lot import messages as lot_messages
 from peloton.actors.schedule import messages as schedule_messages

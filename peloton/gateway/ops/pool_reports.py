@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from peloton.actors.resources import amount
-from peloton.actors.respool.division import FillStage
-from peloton.actors.respool.messages import PoolHistory, PoolHour, PoolView
+from peloton.actors.respool.messages import FillStage, PoolHistory, PoolHour, PoolView
 from peloton.actors.respool.pool_report import PoolReport
 from peloton.gateway.access.permissions import Rights
 from peloton.gateway.ops.hosts import amounts

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from peloton.actors.respool.messages import GetPool
 from peloton.actors.schedule import messages as m
 from peloton.actors.schedule.cron import Moments, parse_cron
-from peloton.actors.schedule.decide import EXISTS, INVALID, NOT_FOUND
+from peloton.actors.schedule.messages import EXISTS, INVALID, NOT_FOUND
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.access.permissions import Rights
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from peloton.actors.job.facts import JobTallied
 from peloton.actors.job.messages import GetJob, JobView
-from peloton.actors.job.totals import ENDED_NAMES, TERMINAL_JOB_STATES
+from peloton.actors.job.stages import ENDED_NAMES, TERMINAL_JOB_STATES
 from peloton.gateway.access.guard import CallEnded
 from peloton.gateway.cluster.feed import ClusterFeed, OutOfReach
 from peloton.runtime.core.reading.changes import Change

@@ -11,7 +11,8 @@ from typing import Any
 
 from peloton.actors.host.messages import GetHost
 from peloton.actors.host.orders import occupying_runs, run_names
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.host import host_pb2
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end

@@ -11,10 +11,11 @@ from itertools import islice
 from typing import Any
 
 from peloton.actors.host.holds.foreign_names import shown_run
-from peloton.actors.host.ledger import OCCUPYING, RunSet
+from peloton.actors.host.ledger import RunSet
+from peloton.actors.host.stages import OCCUPYING
 from peloton.actors.job.messages import JobStopped, StopJob
 from peloton.actors.job.slice.messages import FindInstances, InstanceView
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.actors.resources import amount
 from peloton.actors.respool.messages import ROOT, GetPool, ListQueue, QueuedLot, pool_key
 from peloton.actors.task.messages import SLICE_SIZE

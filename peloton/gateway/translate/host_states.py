@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.placement.messages import Label
 
 _OF_MAINTENANCE = {

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from peloton.actors.job.messages import JobView
 from peloton.actors.job.slice.messages import InstanceView
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.actors.job.workflow.messages import WorkflowStates, WorkflowTypes
 from peloton.actors.respool.lot.messages import LotWaits
 from peloton.actors.task.messages import (

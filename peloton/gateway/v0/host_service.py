@@ -19,7 +19,7 @@ from peloton.actors.host.messages import (
     CompleteMaintenance,
     StartMaintenance,
 )
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end
 from peloton.gateway.cluster.inventories import address_of, all_hosts, attributes
 from peloton.gateway.cluster.requests import request_of

@@ -10,10 +10,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from peloton.actors.job.messages import DeleteJob, GetJob, JobSummary, JobView
-from peloton.actors.job.orders import OTHER_VERSION
-from peloton.actors.job.workflow.decide import OTHER_CONFIG
-from peloton.actors.job.workflow.messages import RestartJob, WorkflowOptions, WorkflowOrdered
+from peloton.actors.job.messages import OTHER_VERSION, DeleteJob, GetJob, JobSummary, JobView
+from peloton.actors.job.workflow.messages import (
+    OTHER_CONFIG,
+    RestartJob,
+    WorkflowOptions,
+    WorkflowOrdered,
+)
 from peloton.actors.job.workflow.messages import WorkflowTypes as Types
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2 as errors

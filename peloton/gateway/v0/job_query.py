@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from peloton.actors.job.stages import JobStates
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobStates
 from peloton.actors.respool.messages import pool_key
 from peloton.api.v0.job import job_pb2 as job
 from peloton.api.v0.query import query_pb2 as query

@@ -11,7 +11,7 @@ from typing import Any
 
 from peloton.actors.job.messages import AddChange, JobUpdated, JobView, UpdateJob
 from peloton.actors.job.slice.task_config import Override
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.actors.resources import BadAmount
 from peloton.actors.respool.messages import GetPool, pool_key
 from peloton.api.v0 import peloton_pb2

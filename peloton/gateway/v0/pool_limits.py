@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from peloton.actors.job.slice.task_config import Override
 from peloton.actors.resources import Resources, amount
-from peloton.actors.respool.messages import ROOT, PoolView
-from peloton.actors.respool.node import NO_SLACK_LIMIT
+from peloton.actors.respool.messages import NO_SLACK_LIMIT, ROOT, PoolView
 from peloton.gateway.cluster.cluster_client import Context
 from peloton.gateway.translate.translate_job import ParsedJob
 

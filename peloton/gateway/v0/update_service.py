@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from peloton.actors.job.messages import JobView
-from peloton.actors.job.orders import OTHER_VERSION
+from peloton.actors.job.messages import OTHER_VERSION, JobView
 from peloton.actors.job.stages import JobStates
-from peloton.actors.job.workflow.decide import OTHER_CONFIG
 from peloton.actors.job.workflow.messages import (
+    OTHER_CONFIG,
     ControlWorkflow,
     ReplaceJob,
     WorkflowOptions,

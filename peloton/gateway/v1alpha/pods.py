@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, NoReturn
 
-from peloton.actors.job.changes import NONE_TO_START, TERMINATED
-from peloton.actors.job.messages import InstancesOrdered, JobStopped, JobView
+from peloton.actors.job.messages import (
+    NONE_TO_START,
+    TERMINATED,
+    InstancesOrdered,
+    JobStopped,
+    JobView,
+)
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.rollout_messages import ASKED_JOB, VIOLATES_SLA, VIOLATES_TEXT
 from peloton.actors.task.messages import TaskGoals, parse_pod

@@ -7,7 +7,7 @@ their own. The job decides which versions are kept.
 from __future__ import annotations
 
 from peloton.actors.job.messages import JobView, KeptSpec
-from peloton.actors.job.spec_versions import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
+from peloton.actors.job.version.messages import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
 from peloton.actors.job.view import of_spec
 from peloton.api.v0.job import job_pb2 as job
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end

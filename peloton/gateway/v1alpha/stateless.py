@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from peloton.actors.job.decide import NOT_TERMINAL
 from peloton.actors.job.messages import (
+    NOT_TERMINAL,
+    OTHER_VERSION,
     DeleteJob,
     JobDeleted,
     JobStarted,
@@ -21,7 +22,6 @@ from peloton.actors.job.messages import (
     StartJob,
     StopJob,
 )
-from peloton.actors.job.orders import OTHER_VERSION
 from peloton.actors.job.spec import INVALID
 from peloton.actors.job.stages import EntityVersion
 from peloton.actors.job.workflow.messages import (

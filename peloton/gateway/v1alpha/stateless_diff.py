@@ -10,8 +10,7 @@ from functools import partial
 
 from peloton.actors.host.run_spec import SecretRef
 from peloton.actors.job.messages import JobView
-from peloton.actors.job.slice.rollout_rows import same_config
-from peloton.actors.job.slice.task_config import TaskConfig, effective
+from peloton.actors.job.slice.task_config import TaskConfig, effective, same_config
 from peloton.actors.job.spec import INSTANCES_MAX, with_secrets
 from peloton.actors.resources import BadAmount
 from peloton.api.v0.job import job_pb2 as job

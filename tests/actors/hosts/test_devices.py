@@ -15,8 +15,8 @@ from peloton.actors.host.devices import (
 )
 from peloton.actors.host.holds import hold_messages as hm
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import OCCUPYING
 from peloton.actors.host.run_spec import Port, RunSpec
+from peloton.actors.host.stages import OCCUPYING
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t

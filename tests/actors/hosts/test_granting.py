@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from peloton.actors.host import messages as m
 from peloton.actors.host.facts import PortsGiven, PortsNoted
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import OCCUPYING, RunPhase
 from peloton.actors.host.machine_messages import PortsInUse
 from peloton.actors.host.run_spec import Port, RunSpec
+from peloton.actors.host.stages import OCCUPYING, RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t

@@ -14,10 +14,11 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.decide import deadline, owed
 from peloton.actors.host.goals import POLL_EVERY_S, HostNotes
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import OCCUPYING, RUN_TABLE, RunEvent, RunPhase, RunStep
+from peloton.actors.host.ledger import RUN_TABLE, RunEvent, RunStep
 from peloton.actors.host.live.live_messages import LimitRun, LimitRuns
 from peloton.actors.host.run_spec import Port, RunSpec
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import OCCUPYING, HostStates, RunPhase
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End, RunOutcome

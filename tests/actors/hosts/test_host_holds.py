@@ -28,9 +28,9 @@ from peloton.actors.host.holds.foreign_names import (
 from peloton.actors.host.inventory.decide import list_hosts
 from peloton.actors.host.inventory.messages import ListHosts
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.run_spec import Port, RunSpec
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance, RunPhase
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import HOST_MAINTENANCE, pod_id
 from peloton.placement import filters

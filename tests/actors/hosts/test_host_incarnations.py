@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import RunPhase
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import HostStates, RunPhase
+from peloton.actors.host.state import Host
 from peloton.actors.task import messages as t
 from peloton.actors.task.messages import End
 from peloton.runtime.vocabulary import Message

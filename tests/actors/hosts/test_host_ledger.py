@@ -15,10 +15,11 @@ from peloton.actors.host import messages as m
 from peloton.actors.host import view
 from peloton.actors.host.folds import EVOLVE, folded
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import Ledger, RunPhase, RunSet
+from peloton.actors.host.ledger import Ledger, RunSet
 from peloton.actors.host.live.live_messages import KnownSet
 from peloton.actors.host.orders import list_runs
 from peloton.actors.host.run_spec import RunSpec
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import messages as t

@@ -9,10 +9,10 @@ import pytest
 
 from peloton.actors.host import messages as m
 from peloton.actors.host.goals import DRAIN_POLL_EVERY_S
-from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.machine_messages import SetUse, UseSet
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance, RunPhase
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task import facts as tf
 from peloton.actors.task import messages as t

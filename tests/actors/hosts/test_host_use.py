@@ -18,7 +18,8 @@ from peloton.actors.host.goals import (
 )
 from peloton.actors.host.machine_messages import HostUse, SetUse, UseSet
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.runtime.core.turning.turn import TurnOutcome as Turn

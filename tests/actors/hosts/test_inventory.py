@@ -16,7 +16,8 @@ from peloton.actors.host.inventory.messages import PLACERS_ALL, FollowTerms, Lis
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.machine_messages import HostVolume, VolumeConfig
 from peloton.actors.host.messages import RecheckBackend
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.inventory_feeds import InventoryFeeds

@@ -27,7 +27,8 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import EVOLVE, Inventory
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import UNIT, Resources
 from peloton.placement import filters
 from peloton.runtime.vocabulary import At, Key, Message, Pursue, Refused

@@ -16,9 +16,8 @@ from peloton.actors.job.slice.kind import kind as slice_kind
 from peloton.actors.job.slice.state import Slice
 from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals, JobStates
 from peloton.actors.job.state import Job
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.waits import NameStates, Waits
 from peloton.actors.resources import Resources
 from peloton.actors.task.kind import KIND as TASK

@@ -13,10 +13,11 @@ from peloton.actors.job.messages import KeptSpec
 from peloton.actors.job.slice.messages import SliceGone
 from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.spec_versions import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
 from peloton.actors.job.state import Job
 from peloton.actors.job.version.kind import KIND as VERSION
 from peloton.actors.job.version.messages import (
+    OWN_BYTES_KEPT_MAX,
+    SPECS_KEPT_MAX,
     DropSpec,
     GetSpec,
     SpecView,

@@ -9,8 +9,7 @@ import pytest
 
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.copies import CopyPools, copy_pools
-from peloton.actors.respool.division import FillStage
-from peloton.actors.respool.messages import ROOT, PoolConfig
+from peloton.actors.respool.messages import ROOT, FillStage, PoolConfig
 from peloton.actors.respool.pool_report import LOTS_SHOWN_MAX, PoolReport, report
 from peloton.actors.respool.state import Pool
 from peloton.runtime.vocabulary import At

@@ -20,7 +20,8 @@ from peloton.actors.host.inventory.messages import (
     UnfollowHosts,
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import HostStates
+from peloton.actors.host.state import Host
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.homes import HOMES_EVOLVE, Homes
 from peloton.actors.job.slice.kind import kind as slice_kind

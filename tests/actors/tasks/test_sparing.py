@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from peloton.actors.host import messages as hm
-from peloton.actors.host.ledger import RunPhase
 from peloton.actors.host.run_spec import RunSpec
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance, RunPhase
 from peloton.actors.job.slice import facts as f
 from peloton.actors.job.slice.availability import down_tally
 from peloton.actors.job.slice.evicting import DISRUPTION_WANTED_S

@@ -12,10 +12,11 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from peloton.actors.host.state import Host, HostStates
+from peloton.actors.host.stages import HostStates
+from peloton.actors.host.state import Host
 from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.messages import ROOT, GetPool, ListPools, PoolConfig, PoolView
 from peloton.api.v0.job import job_pb2 as job

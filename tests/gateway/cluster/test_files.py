@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.resources import Resources
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2 as task

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from peloton.actors.host.inventory.messages import HostView, inventory_key
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.resources import UNIT, Resources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.slice.task_config import TaskConfig
 from peloton.actors.resources import UNIT, Resources

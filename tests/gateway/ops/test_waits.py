@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from peloton.actors.job.messages import JobView
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.gateway.ops.waits import JobWaits
 from peloton.runtime.core.reading.inspection import ChangesPage
 from peloton.runtime.vocabulary import Key

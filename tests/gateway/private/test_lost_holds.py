@@ -10,7 +10,7 @@ import pytest
 
 from peloton.actors.host.holds.hold_messages import HoldHost, HostHeld, ReleaseHold
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.resources import UNIT, Resources
 from peloton.gateway.access.guard import CallEnded
 from peloton.gateway.cluster.cluster_client import ClusterClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.gateway.translate.host_states import HostStanding, shown_state, state_and_text
 from peloton.placement.messages import Label
 

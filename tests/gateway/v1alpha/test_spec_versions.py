@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from peloton.actors.job.messages import GetJob, JobView, KeptSpec, job_key
-from peloton.actors.job.spec_versions import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
+from peloton.actors.job.version.messages import OWN_BYTES_KEPT_MAX, SPECS_KEPT_MAX
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2 as stateless

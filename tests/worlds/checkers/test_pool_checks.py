@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.actors.resources import UNIT, Resources
 from peloton.actors.respool.blockers import ExplainedTree
 from peloton.actors.respool.lot import facts as lf

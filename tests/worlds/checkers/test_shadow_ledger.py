@@ -16,10 +16,11 @@ import msgspec
 import pytest
 
 from peloton.actors.host import facts as hf
-from peloton.actors.host.ledger import Ledger, RunPhase, RunSet
+from peloton.actors.host.ledger import Ledger, RunSet
 from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import RunEnd
 from peloton.actors.host.run_spec import RunSpec
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import JobCreated, StopJob
 from peloton.actors.job.slice import facts as sf

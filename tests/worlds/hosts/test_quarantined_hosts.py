@@ -10,9 +10,9 @@ import pytest
 
 from peloton.actors.host.machine_messages import VolumeConfig
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.actors.job.messages import StartJob, StopJob
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.actors.resources import UNIT, Resources
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.work.quarantining import HOSTS_MIN, QUARANTINED_AFTER, TOLD_S_MAX

@@ -20,7 +20,8 @@ from peloton.actors.host.holds.hold_messages import (
 from peloton.actors.host.inventory.messages import POOLS_OWNER, HostPoolChanged, MakeHostPool
 from peloton.actors.host.machine_messages import MoveToPool
 from peloton.actors.host.messages import MaintenanceSet
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.job.messages import StartInstances, StopJob
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import HOST_CAPACITY, ClusterSetup, job_spec

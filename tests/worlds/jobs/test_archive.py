@@ -18,7 +18,7 @@ from peloton.actors.archive import decide
 from peloton.actors.archive.decide import CHECK_S, LAP_S
 from peloton.actors.archive.messages import PERIOD_S
 from peloton.actors.job.messages import DeleteJob, JobView, StartInstances
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.assembly.kinds import ArchivePolicy
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.world.cluster import ClusterSetup

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.actors.job.messages import CreateJob, StopJob
 from peloton.actors.job.slice import renewing, sparing
 from peloton.actors.job.slice.messages import slice_key

@@ -10,9 +10,8 @@ import pytest
 
 from peloton.actors.job.messages import DeleteJob, StartInstances, StartJob, StopJob, UpdateJob
 from peloton.actors.job.slice.task_config import Command, Override, TaskConfig
-from peloton.actors.job.spec_versions import SPECS_KEPT_MAX
 from peloton.actors.job.stages import JobStates
-from peloton.actors.job.version.messages import GetSpec, SpecView, version_key
+from peloton.actors.job.version.messages import SPECS_KEPT_MAX, GetSpec, SpecView, version_key
 from peloton.actors.job.workflow.messages import (
     ControlWorkflow,
     ReplaceJob,

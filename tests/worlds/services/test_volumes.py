@@ -23,7 +23,7 @@ from peloton.actors.host.messages import (
     HostGone,
     StartMaintenance,
 )
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
 from peloton.actors.job.messages import StartJob, StopJob
 from peloton.actors.job.slice.messages import (
     InstanceView,

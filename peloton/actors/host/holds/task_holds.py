@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from peloton.actors.host import facts as f
 from peloton.actors.host.holds import hold_messages as hm
-from peloton.actors.host.ledger import NO_SETS, OCCUPYING
+from peloton.actors.host.ledger import NO_SETS
 from peloton.actors.host.maintenance import no_host
+from peloton.actors.host.stages import OCCUPYING
 from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
 from peloton.placement.filters import NOT_READY, TOO_SMALL

@@ -30,7 +30,8 @@ from peloton.actors.host.inventory.messages import (
 )
 from peloton.actors.host.inventory.state import Hosts, Inventory
 from peloton.actors.host.messages import RecheckBackend
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.respool.messages import ROOT, Capacity
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import SnapshotWanted

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from peloton.actors.host.holds.hold_messages import TaskHold
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import Constraint, HostSummary, SnapshotWanted

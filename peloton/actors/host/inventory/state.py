@@ -15,7 +15,8 @@ import msgspec
 from peloton.actors.host.holds.hold_messages import TaskHold
 from peloton.actors.host.inventory import facts as f
 from peloton.actors.host.inventory.following import FollowedHosts
-from peloton.actors.host.state import Host, HostStates, Maintenance
+from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.resources import Resources
 from peloton.placement.conditions import DEFAULT_HOST_POOL
 from peloton.placement.messages import HostDeltas

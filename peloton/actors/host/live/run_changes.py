@@ -8,7 +8,7 @@ The task decides what becomes of a run.
 from __future__ import annotations
 
 from peloton.actors.host.holds.foreign_names import is_foreign
-from peloton.actors.host.ledger import RunPhase, names_of
+from peloton.actors.host.ledger import names_of
 from peloton.actors.host.live.live_messages import (
     ChangeSeen,
     ChangesNoted,
@@ -17,6 +17,7 @@ from peloton.actors.host.live.live_messages import (
     LimitRuns,
     RunsChanged,
 )
+from peloton.actors.host.stages import RunPhase
 from peloton.actors.host.state import Host
 from peloton.actors.task.run_messages import LiveRun, RunChanged
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, Message, Send

@@ -5,36 +5,13 @@ Members whose config does not change have a copy of their row, with the new vers
 
 from __future__ import annotations
 
-import msgspec
-
 from peloton.actors.job.slice.configs import SpecRow, spec_rows
 from peloton.actors.job.slice.messages import SliceOpening
 from peloton.actors.job.slice.rollout_messages import RolloutOrder
 from peloton.actors.job.slice.rollouts import NewRow
 from peloton.actors.job.slice.state import NO_MEMBERS, Slice
-from peloton.actors.job.slice.task_config import TaskConfig
+from peloton.actors.job.slice.task_config import same_config
 from peloton.runtime.vocabulary import At, Bits
-
-
-def same_config(one: TaskConfig, other: TaskConfig) -> bool:
-    """Return whether a run by one config is a run by the other.
-
-    Names, the order of labels and ports, and who sent it do not matter.
-    """
-    return one is other or _compared(one) == _compared(other)
-
-
-def _compared(config: TaskConfig) -> TaskConfig:
-    command = config.command
-    return msgspec.structs.replace(
-        config,
-        name="",
-        raw=b"",
-        health_check=False,  # whether there is a check says the check
-        labels=tuple(sorted(config.labels)),
-        ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
-        command=msgspec.structs.replace(command, caller="") if command is not None else None,
-    )
 
 
 class RowChoices:

@@ -151,3 +151,24 @@ def _effective_mesos(default: TaskConfig, own: TaskConfig) -> bool | MesosWords:
     if isinstance(one, MesosWords):
         executor, container = one.executor or executor, one.container or container
     return MesosWords(executor, container) if executor or container else False
+
+
+def same_config(one: TaskConfig, other: TaskConfig) -> bool:
+    """Return whether a run by one config is a run by the other.
+
+    Names, the order of labels and ports, and who sent it do not matter.
+    """
+    return one is other or _compared(one) == _compared(other)
+
+
+def _compared(config: TaskConfig) -> TaskConfig:
+    command = config.command
+    return msgspec.structs.replace(
+        config,
+        name="",
+        raw=b"",
+        health_check=False,  # whether there is a check says the check
+        labels=tuple(sorted(config.labels)),
+        ports=tuple(sorted(config.ports, key=lambda port: (port.name, port.number, port.env))),
+        command=msgspec.structs.replace(command, caller="") if command is not None else None,
+    )

@@ -12,6 +12,11 @@ from peloton.actors.job.slice.task_config import Override
 from peloton.actors.job.spec import JobSpec
 from peloton.runtime.vocabulary import Delivery, Key, Message, Query, Value, key
 
+SPECS_KEPT_MAX = 20
+"""Specs before the present one that a job keeps, the last ones."""
+OWN_BYTES_KEPT_MAX = 2 * 1024 * 1024
+"""Own configs of instances that are kept with a spec; one that has more of them is not kept."""
+
 
 class StoreSpec(Message, frozen=True, gc=False, array_like=True):
     """Job to the owner: keep this spec, with the configs of single instances."""

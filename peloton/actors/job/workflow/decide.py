@@ -10,8 +10,8 @@ import hashlib
 import msgspec
 
 from peloton.actors.job.grants import count_of
+from peloton.actors.job.messages import OTHER_VERSION
 from peloton.actors.job.orders import (
-    OTHER_VERSION,
     clipped,
     evolved_by,
     goals_of,
@@ -29,14 +29,13 @@ from peloton.actors.job.volume_sizes import resized
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow import messages as m
 from peloton.actors.job.workflow.goals import WorkflowGoals, next_state
-from peloton.actors.job.workflow.messages import WorkflowStates
+from peloton.actors.job.workflow.messages import OTHER_CONFIG, WorkflowStates
 from peloton.actors.job.workflow.progress import failure_of, go_on, touched_by
 from peloton.actors.job.workflow.state import TEXTS, Workflow
 from peloton.runtime.vocabulary import At, Decision, Fact, Refused
 
 CONFLICT, DELETING, TERMINATING = "CONFLICT", "DELETING", "TERMINATING"
 NO_WORKFLOW = "NO_WORKFLOW"
-OTHER_CONFIG = "invalid job configuration version"
 FIXED = (
     ("pool", "respool_id", "resource pool identifier is immutable"),
     ("job_type", "type", "job type is immutable"),

@@ -13,12 +13,12 @@ from peloton.actors.job import throttle as t
 from peloton.actors.job import waits as w
 from peloton.actors.job.budget import reshared
 from peloton.actors.job.grants import count_of
+from peloton.actors.job.messages import moment_of
 from peloton.actors.job.slice.messages import slices_of
 from peloton.actors.job.slice.rollout_messages import RolloutTally
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.stages import JobGoals, JobStates
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals, JobStates
 from peloton.actors.job.state import Job, awaited_of, default_goal, still_there
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
 from peloton.actors.job.volume_sizes import VolumeSizes, configs_of, sizes_of_update
 from peloton.actors.job.workflow import facts as f
 from peloton.actors.job.workflow.leaves import bounds_of, progress_of
@@ -154,7 +154,7 @@ def _started(job: Job, members: Mapping[int, Bits] | None, *, at: float) -> Job:
         state=JobStates.PENDING if ended else job.state,
         stopped=stopped,
         stop=None,
-        waits=w.started_again(job.waits, at=at, moment=w.moment_of(spec.deadline, job.created_at)),
+        waits=w.started_again(job.waits, at=at, moment=moment_of(spec.deadline, job.created_at)),
         completed_at=0.0,
     )
 

@@ -44,6 +44,8 @@ class WorkflowOrders(enum.IntEnum):
     ROLL_BACK = 4
 
 
+OTHER_CONFIG = "invalid job configuration version"
+"""The text of a refusal, which clients know."""
 HEALTHY_S = 5.0
 """For so long all have to do their work at the end, where a client does not say it."""
 

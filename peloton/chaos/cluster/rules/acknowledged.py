@@ -16,7 +16,7 @@ from peloton.actors.host.inventory.messages import HostPoolChanged
 from peloton.actors.job import facts as jf
 from peloton.actors.job.messages import DeleteJob, InstancesOrdered, JobUpdated, StartJob, StopJob
 from peloton.actors.job.slice.rollout_messages import MemberRestarted
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.actors.job.workflow.facts import WorkflowBegun, WorkflowUndone
 from peloton.actors.job.workflow.messages import WorkflowOrdered
 from peloton.actors.respool import facts as pf

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from peloton.actors.host.ledger import OCCUPYING
-from peloton.actors.job.stages import JobStates
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.host.stages import OCCUPYING
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobStates
 from peloton.actors.resources import Resources
 from peloton.actors.respool.tree import Tree
 from peloton.actors.task.messages import End

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.actors.host.ledger import OCCUPYING
-from peloton.actors.host.state import HostStates, Maintenance
+from peloton.actors.host.stages import OCCUPYING, HostStates, Maintenance
 from peloton.actors.resources import Resources
 from peloton.actors.respool.lot.state import Lot
 from peloton.actors.respool.messages import ROOT

@@ -10,7 +10,7 @@ from typing import Any
 
 from peloton.actors.job import facts as jf
 from peloton.actors.job.spec import JobSpec
-from peloton.actors.job.totals import ENDED_NAMES
+from peloton.actors.job.stages import ENDED_NAMES
 from peloton.runtime.core.entities.codec import Entry
 from peloton.runtime.vocabulary import Key
 

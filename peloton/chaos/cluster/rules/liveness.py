@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.actors.job.messages import CreateJob, DeleteJob, JobView, StopJob
 from peloton.actors.job.slice.messages import InstanceView
 from peloton.actors.job.spec import BATCH
-from peloton.actors.job.stages import JobStates
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobStates
 from peloton.actors.task.messages import DEADLINE_EXCEEDED, PREEMPTED, SLACK_TAKEN, End
 from peloton.actors.task.state import ENDED, Admission
 from peloton.chaos.cluster.world.cluster import SimulatedCluster

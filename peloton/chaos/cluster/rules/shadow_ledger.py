@@ -43,8 +43,7 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool import facts as pf
 from peloton.actors.respool.lot import facts as lf
 from peloton.actors.respool.lot.messages import LotShape
-from peloton.actors.respool.messages import ROOT
-from peloton.actors.respool.node import NO_SLACK_LIMIT
+from peloton.actors.respool.messages import NO_SLACK_LIMIT, ROOT
 from peloton.actors.task import facts as tf
 from peloton.actors.task.messages import End, TaskGoals, pod_id
 from peloton.actors.task.run_messages import UNHEALTHY

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from peloton.actors.host.messages import CompleteMaintenance, ConfigureHost, StartMaintenance
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.job.messages import CreateJob, StartInstances, StartJob
 from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.job.spec import DAEMON, JobSpec

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
-from peloton.actors.host.state import Maintenance
+from peloton.actors.host.stages import Maintenance
 from peloton.actors.job.messages import CreateJob
 from peloton.actors.job.slice import facts as sf
 from peloton.actors.job.slice.messages import slice_key

@@ -15,7 +15,8 @@ from typing import Any
 
 from peloton.actors.host.machine_messages import DeleteVolume, VolumeConfig, volume_name
 from peloton.actors.host.messages import CompleteMaintenance, StartMaintenance
-from peloton.actors.host.state import Host, Maintenance
+from peloton.actors.host.stages import Maintenance
+from peloton.actors.host.state import Host
 from peloton.actors.job.messages import CreateJob, StartJob
 from peloton.actors.job.slice.messages import LeaveVolume, VolumeLeft, slice_key
 from peloton.actors.job.slice.task_config import Command, Override, TaskConfig

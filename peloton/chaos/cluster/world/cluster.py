@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from peloton.actors.engine.messages import AskSubscription, OpenBackend
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import CreateJob, StartInstances, job_key
 from peloton.actors.job.notice_messages import NOTIFIER

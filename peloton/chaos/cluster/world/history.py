@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 from peloton.actors.job.messages import JobStopped, JobSummary, JobView
 from peloton.actors.job.spec import SERVICE
-from peloton.actors.job.stages import JobGoals, JobStates
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES, JobGoals, JobStates
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.runtime.vocabulary import Absent, Key, Refused
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from peloton.actors.job.totals import TERMINAL_JOB_STATES
+from peloton.actors.job.stages import TERMINAL_JOB_STATES
 from peloton.actors.task.state import ENDED, Admission
 from peloton.chaos.cluster.world.machines import Machines
 from peloton.runtime.vocabulary import Key

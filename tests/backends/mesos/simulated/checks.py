@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peloton.actors.host import messages as m
-from peloton.actors.host.ledger import RunPhase
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates, RunPhase
 from peloton.actors.task.messages import End
 from peloton.backends.mesos.conversation import HEARSAY_WAIT_S, LEFT
 from peloton.backends.mesos.offer_book import HOLD_S

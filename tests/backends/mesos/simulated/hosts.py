@@ -11,10 +11,10 @@ from peloton.actors.host import messages as m
 from peloton.actors.host.decide import deadline
 from peloton.actors.host.goals import HostNotes, recall_s
 from peloton.actors.host.kind import kind
-from peloton.actors.host.ledger import OCCUPYING, RunPhase
 from peloton.actors.host.run_spec import RunSpec
+from peloton.actors.host.stages import OCCUPYING, HostStates, RunPhase
 from peloton.actors.host.state import Host as Actor
-from peloton.actors.host.state import HostStates, lost_outcome
+from peloton.actors.host.state import lost_outcome
 from peloton.actors.task import messages as t
 from peloton.backends.port import Order
 from peloton.runtime.core.turning.turn import take_turn
