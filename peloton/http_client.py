@@ -2,7 +2,7 @@
 
 `status_from` is for who lives on a loop, and `HttpConnection` for who has a thread. What comes is
 read up to a number of bytes and within a time, whoever sends it how slowly, and no redirection is
-followed. It must not know what is asked, nor whether a certificate suffices.
+followed. What is asked, and which certificates suffice, its callers say.
 """
 
 from __future__ import annotations

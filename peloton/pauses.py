@@ -1,7 +1,8 @@
 """Pauses between tries: each twice as long as the one before, up to a longest one.
 
 Turns how often something has failed in a row into seconds. Whoever waits names its policy; against
-crowds that retry at the same moment it draws a part of the pause. Must not know what is tried.
+crowds that retry at the same moment it draws a part of the pause. What is tried is its caller's
+business.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _hold(path: Path, names: SettingNames) -> DataFolder:
         raise CannotStart(str(error)) from error
     except FolderTaken as error:
         by = f"the {names.process} with pid {error.pid}" if error.pid else "another process"
-        raise CannotStart(f"data folder {path} is held by {by}") from error
+        raise CannotStart(f"data folder {path} is in use by {by}") from error
     except OSError as error:
         raise CannotStart(f"data folder {path}: {error.strerror}") from error
 

@@ -152,7 +152,7 @@ def _data_folder(setting: str, folder: Path) -> Iterator[str]:
         claimed_folder.check_ours(folder)
         pid = _holder(folder)
         if pid:
-            yield f"{setting}: {folder} is held by the process with pid {pid}"
+            yield f"{setting}: {folder} is in use by the process with pid {pid}"
     except claimed_folder.ForeignFolder as error:
         yield f"{setting}: {error}"
     except OSError as error:

@@ -300,7 +300,7 @@ def test_a_daemon_alone_runs_jobs_and_finds_them_again(tmp_path: Path) -> None:
 
 def test_a_folder_is_one_daemons(tmp_path: Path) -> None:
     daemon = Daemon(alone(tmp_path), failed=lambda: None)
-    with pytest.raises(CannotStart, match=r"held by the daemon with pid \d+"):
+    with pytest.raises(CannotStart, match=r"in use by the daemon with pid \d+"):
         Daemon(alone(tmp_path), failed=lambda: None)
     assert daemon.stop()
 

@@ -118,11 +118,11 @@ def test_a_signal_ends_it(number: signal.Signals) -> None:
 
 def test_what_cannot_start_says_why(capsys: pytest.CaptureFixture) -> None:
     def start(failed: Callable[[], None]) -> Thing:
-        raise CannotStart("the folder is held")
+        raise CannotStart("the folder is in use")
 
     assert run_process(start, greet=lambda thing: print("ready"), texts=MANNER) == CANNOT_START
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "peloton thing: the folder is held\n")
+    assert (printed.out, printed.err) == ("", "peloton thing: the folder is in use\n")
 
 
 @pytest.mark.parametrize("words", [("daemon",), ("minicluster",), ("job", "query")])

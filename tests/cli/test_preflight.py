@@ -269,7 +269,7 @@ def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         for folder, why in [
             ("file/x", f"{tmp_path / 'file'} is not a folder"),
             ("strange", "holds files that Peloton did not make"),
-            ("held", f"is held by the process with pid {os.getpid()}"),
+            ("held", f"is in use by the process with pid {os.getpid()}"),
             ("/proc/x", "/proc is not writable"),
         ]:
             printed = checked(alone(journal={"sqlite": {"folder": folder}}), tmp_path)
@@ -579,7 +579,7 @@ def test_the_daemon_that_runs_is_no_finding(busy: int, tmp_path: Path) -> None:
             )
             wrong = typed("daemon", "--config", str(file), "--check")
             assert wrong.code == 69 and "listen.http: " in wrong.err, wrong
-            assert str(ports[0]) not in wrong.err and "is held by" not in wrong.err, wrong
+            assert str(ports[0]) not in wrong.err and "is in use by" not in wrong.err, wrong
             # Another folder is another daemon, whose ports these are not.
             elsewhere = raw | {"journal": {"sqlite": {"folder": "elsewhere"}}}
             file.write_text(yaml.safe_dump(elsewhere))

@@ -145,7 +145,7 @@ def test_a_release_is_answered_and_the_claim_is_not_held_any_more():
     office.send_works(shard)
     office.driver.run()
     [done] = office.asker.taken()
-    assert isinstance(done, WorkDone) and "is not held here" in done.answers[desk.ref].text
+    assert isinstance(done, WorkDone) and "not owned here" in done.answers[desk.ref].text
 
 
 def test_a_claim_that_is_forgotten_is_let_go_of_but_not_a_younger_one():

@@ -157,7 +157,7 @@ def _other_backend(host: Host, backend: Key, at: At) -> Decision:
         f"daemon with {host.backend} until they are over (stop or delete their jobs there); or "
         f"give them up with `peloton host forget {name} --lose-runs`, and restart the daemon"
     )
-    refused = Refused(m.HOLDS_RUNS, text, again=True)
+    refused = Refused(m.HAS_RUNS, text, again=True)
     if host.state == HostStates.RECONCILING and host.because == text:
         return Decision(reply=refused, because=text)
     return Decision(facts=(f.HostReachable(text),), reply=refused, because=text)

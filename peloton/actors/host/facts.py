@@ -28,8 +28,8 @@ class HostConfigured(Fact, frozen=True, gc=False, array_like=True):
 
 class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     """Resources are granted to this run of these members. `ports`: one tuple per member. `shares`:
-    as in the launch; the fold does not need it, whoever checks a journal does. `held`: the run is
-    started once its tasks say so."""
+    as in the launch; the fold does not need it, whoever checks a journal does. `prepared`: the run
+    is started once its tasks say so."""
 
     crowd: Key
     members: Bits
@@ -38,7 +38,7 @@ class RunsAccepted(Fact, frozen=True, gc=False, array_like=True):
     at: float
     ports: tuple[tuple[int, ...], ...] = ()
     shares: int = 0
-    held: bool = False
+    prepared: bool = False
 
 
 class PreparedStarted(Fact, frozen=True, gc=False, array_like=True):
@@ -51,7 +51,7 @@ class PreparedStarted(Fact, frozen=True, gc=False, array_like=True):
 
 
 class PreparedReleased(Fact, frozen=True, gc=False, array_like=True):
-    """These granted runs hold nothing any more, and were not started: their tasks do not want the
+    """These granted runs occupy nothing any more, and were not started: their tasks do not want the
     room, or for a `reason` they will never start here, which their tasks have to see."""
 
     crowd: Key

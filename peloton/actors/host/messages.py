@@ -29,7 +29,7 @@ RUNNING_LABELS_MAX = 128
 """A host whose runs have more different labels reports none: its summary would be too large."""
 
 # Codes of refusals.
-HOLDS_RUNS, NO_HOST, NOT_DOWN = "HOLDS_RUNS", "NO_HOST", "NOT_DOWN"
+HAS_RUNS, NO_HOST, NOT_DOWN = "HAS_RUNS", "NO_HOST", "NOT_DOWN"
 
 
 # ---- from tasks ----
@@ -104,7 +104,7 @@ class HostGone(Message, frozen=True, gc=False, array_like=True):
     """Assembly or operator to host: the machine no longer belongs to the cluster.
 
     Answered with the number of runs that were lost. Without `lose_runs` the message is refused
-    while the host holds runs: only the host can check that without a race.
+    while the host has runs: only the host can check that without a race.
     """
 
     lose_runs: bool = True

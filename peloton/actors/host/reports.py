@@ -263,7 +263,7 @@ def host_gone(host: Host, message: m.HostGone, at: At) -> Decision:
         name = at.key.partition("/")[2]
         text = f"{name} holds {_count(occupying)} runs, which would be lost to their tasks"
         # The request may be repeated: the runs may have ended by then.
-        return Decision(reply=Refused(m.HOLDS_RUNS, text, again=True), because=text)
+        return Decision(reply=Refused(m.HAS_RUNS, text, again=True), because=text)
     reason = "the host was removed from the cluster"
     lost = lost_outcome(reason)
     stops = stop_order(host, run_names(occupying), at)

@@ -28,7 +28,7 @@ replace = msgspec.structs.replace
 
 def _accepted(host: Host, fact: f.RunsAccepted) -> Host:
     need, runs = fact.spec.resources, host.runs
-    phase = RunPhase.PREPARED if fact.held else RunPhase.ACCEPTED
+    phase = RunPhase.PREPARED if fact.prepared else RunPhase.ACCEPTED
     alike = RunSet(
         members=fact.members,
         run=fact.run,
@@ -196,7 +196,7 @@ def end_runs(host: Host, ends: Iterable[RunsOver]) -> Host:
 def _ender(
     before: list[RunSet], outcome: RunOutcome, *, at: float | None, started_at: float | None
 ) -> Callable[[RunSet], RunSet]:
-    """Return a change to ENDED that keeps what the runs held."""
+    """Return a change to ENDED that keeps what the runs occupied."""
 
     def ended(of: RunSet) -> RunSet:
         before.append(of)

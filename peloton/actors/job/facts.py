@@ -68,7 +68,7 @@ class DeletionOrdered(Fact, frozen=True, gc=False, array_like=True):
 
 
 class SliceConfirmed(Fact, frozen=True, gc=False, array_like=True):
-    """A slice holds the goal of this version."""
+    """A slice has the goal of this version."""
 
     number: int
     version: int
@@ -81,7 +81,7 @@ class JobTallied(Fact, frozen=True, gc=False, array_like=True):
     version: int
     tally: Tally
     at: float
-    goal: int = 0  # the version of the goal that the slice held
+    goal: int = 0  # the version of the goal that the slice had
 
 
 class SliceVanished(Fact, frozen=True, gc=False, array_like=True):
@@ -162,7 +162,7 @@ class WaiterTold(Fact, frozen=True, gc=False, array_like=True):
 
 
 class NameSettled(Fact, frozen=True, gc=False, array_like=True):
-    """The job holds its name, or no longer holds it."""
+    """The job has its name, or no longer has it."""
 
     granted: bool
 

@@ -3,8 +3,8 @@
 Each moment makes one job: its id follows from schedule and moment, so a repeat finds it there.
 After a time without an owner only the last moment counts. Before anything of a moment is journaled,
 the daemon says whether the creator of the schedule may still create such a job: an answer that is
-lost leaves nothing behind. Moments are those of the zones that `kind.py` is given. Must not know
-more of a job than its answers say.
+lost leaves nothing behind. Moments are those of the zones that `kind.py` is given. Of a job it
+knows what its answers say.
 """
 
 from __future__ import annotations

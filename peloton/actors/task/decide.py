@@ -100,16 +100,16 @@ def created(message: m.SetTaskGoal, at: At) -> Decision:
 
 
 def place(task: Task, message: m.PlaceTasks, at: At) -> Decision:
-    """A host was found, or holds the room for all of a gang; the launch is owed until the run
+    """A host was found, or all of a gang are prepared; the launch is owed until the run
     starts or the host refuses it."""
     if not (ready_for_host(task) if at.values else is_prepared(task)):
-        return Decision(because="told to launch when no host was awaited, nor room held")
+        return Decision(because="told to launch when no host was awaited, nor a run prepared")
     launch = Launch(task.run, shares=message.shares, prepare=message.prepare)
     return Decision(facts=(f.TaskLaunching(message.prepare),), sends=(Send(HOST, launch),))
 
 
 def prepared(task: Task, message: m.Prepared, at: At) -> Decision:
-    """Record that the host holds the room, or answer whether the task still wants it."""
+    """Record that the host has granted the room, or answer whether the task still wants it."""
     if message.run != task.run or task.state not in ON_HOST:
         return _cancel(task, message.run)
     if task.state == TaskStates.PREPARING:

@@ -1,4 +1,4 @@
-"""How a task gives up what it holds, though it is to run: preempted, moved, restarted, or its gang.
+"""How a task gives up what it has, though it is to run: preempted, moved, restarted, or its gang.
 
 The order ends its run, and the reported end becomes the outcome that is kept. The slice chooses the
 tasks, and knows whether the job can spare them.
@@ -28,7 +28,7 @@ _ENDED_IN = dict.fromkeys(PREEMPTIONS, frozenset((TaskStates.RUNNING,))) | {
     m.KillCause.MAINTENANCE: _NOT_ENDING,
     m.KillCause.SPARED_RESTART: _NOT_ENDING,
 }
-"""In which states a task has a run that is ended for a cause, where that is not only held room."""
+"""In which states a task has a run that is ended for a cause, where that is not only prepared."""
 _OF_GANG = frozenset((m.KillCause.PREPARATION_DROPPED, m.KillCause.GANG_RESTART))
 
 

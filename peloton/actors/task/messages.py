@@ -57,7 +57,7 @@ class KillCause(enum.IntEnum):
 
 
 PREEMPTED = "preempted"
-"""The reason of a run that was killed for a pool that is entitled to what it held."""
+"""The reason of a run that was killed for a pool that is entitled to what it used."""
 HOST_MAINTENANCE = "host maintenance"
 """The reason of a run that was ended because its host goes down for maintenance."""
 SLACK_TAKEN = "slack taken back"
@@ -179,7 +179,7 @@ class PlaceTasks(Message, frozen=True, gc=False, array_like=True):
     """Slice to tasks: launch; the values are the hosts, one for each member.
 
     `shares`: as in `Placed`. `prepare`: only have the hosts grant the room. Without values: the
-    whole gang is held, launch where that is.
+    whole gang is prepared, launch where that is.
     """
 
     shares: int = 0
@@ -226,7 +226,7 @@ class DropEvents(Message, frozen=True, gc=False, array_like=True):
 
 
 class GiveWay(Message, frozen=True, gc=False, array_like=True):
-    """Slice to tasks: give up what you hold; a run is ended with its grace.
+    """Slice to tasks: give up what you have; a run is ended with its grace.
 
     `cause`: what for, and so in which states that is anything. One that is preempted and waits for
     a host queues anew; one that is restarted and waits out a pause does not wait any longer.
@@ -245,7 +245,7 @@ class Accepted(Message, frozen=True, gc=False, array_like=True):
 
 
 class Prepared(Message, frozen=True, gc=False, array_like=True):
-    """Host to tasks: the host holds the room for this run, and asks so until they start or
+    """Host to tasks: the host has granted the room for this run, and asks so until they start or
     cancel it."""
 
     delivery: ClassVar[Delivery] = Delivery.OWED

@@ -4,8 +4,8 @@ A check of the health belongs to the config of an instance, and a backend carrie
 changes of what is known are told, never each result of a check; how a run ended, and with it what
 became of its containers, is told with its end. A message must not concern more than one run.
 
-Rules and an end give the seconds before the next attempt, or that there is none. They must not know
-how many attempts there are, nor read a clock.
+Rules and an end give the seconds before the next attempt, or that there is none. Who
+counts the attempts and reads the clock passes both in.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def ready_for_host(task: Task) -> bool:
 
 
 def is_prepared(task: Task) -> bool:
-    """Whether a host holds its room; one that is to end gives that back by itself."""
+    """Whether a host has granted its room; one that is to end gives that back by itself."""
     return task.state == TaskStates.PREPARED and task.goal in WANTED
 
 

@@ -1,4 +1,4 @@
-"""The data folder of a process, held by a lock that does not fence writers: the register does.
+"""The data folder of a process, kept by a lock that does not fence writers: the register does.
 
 The lock turns the commonest mistake, a second daemon on the same folder, into a clear error at
 once. The lock ends with the process, however that ends; its descriptor is closed on exec, because a
@@ -23,16 +23,16 @@ _LOCKS = Path("/proc/locks")
 
 
 class FolderTaken(Exception):
-    """Another process holds the folder; `pid` is 0 if that process has not written its own."""
+    """Another process uses the folder; `pid` is 0 if that process has not written its own."""
 
     def __init__(self, path: Path, pid: int) -> None:
-        super().__init__(f"{path} is held by pid {pid}" if pid else f"{path} is held")
+        super().__init__(f"{path} is in use by pid {pid}" if pid else f"{path} is in use")
         self.path = path
         self.pid = pid
 
 
 class DataFolder:
-    """A data folder, created if missing and held until `close`. Raises FolderTaken, OSError."""
+    """A data folder, created if missing and locked until `close`. Raises FolderTaken, OSError."""
 
     def __init__(self, path: Path) -> None:
         private_folder.make(path)

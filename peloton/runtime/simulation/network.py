@@ -26,7 +26,7 @@ from peloton.runtime.simulation.draws import FaultDraws
 from peloton.runtime.simulation.stepper import Stepper
 
 OVERTAKEN_S = 0.5
-"""A frame that others overtake is held back at most so long."""
+"""A frame that others overtake is delayed at most so long."""
 
 
 class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +35,7 @@ class NetworkFaults(msgspec.Struct, frozen=True, gc=False):
     delay_s: float = 0.0  # of everything, at most
     drop: float = 0.0  # frames that vanish
     repeat: float = 0.0  # frames that come twice
-    overtake: float = 0.0  # frames held back, out of their order
+    overtake: float = 0.0  # frames delayed, out of their order
     cut: float = 0.0  # frames at which their stream dies
     refuse: float = 0.0  # dials that come to nothing
     silent: float = 0.0  # ends that are not notified when their stream dies
@@ -217,7 +217,7 @@ class Network:
     # ---- chance and time ----
 
     def _later(self, end: _End, what: Callable[[], None]) -> None:
-        """Do it after all that the end has sent before, unless it is held back."""
+        """Do it after all that the end has sent before, unless it is delayed."""
         faults, now = self.faults, self._stepper.clock.now_s
         at_s = now + self._draws.up_to(faults.delay_s)
         if self._draws.strikes("overtake", faults.overtake):

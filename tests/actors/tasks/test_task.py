@@ -248,7 +248,7 @@ def test_only_a_run_that_is_being_killed_may_turn_out_never_to_have_begun(
 
 
 def test_a_host_is_taken_by_an_admitted_task_that_waits_for_one_and_by_no_other() -> None:
-    """Without a host, by one alone for which room is held."""
+    """Without a host, by one alone that is prepared."""
     placed = msgspec.structs.replace(AT, values=(Key("host/h"),))
     for goal, state, admission in itertools.product(TaskGoals, TaskStates, Admission):
         task = Task(goal, state, Policy(), run=1, ticket=1, admission=admission)

@@ -105,5 +105,5 @@ def test_a_work_of_another_claim_is_not_planned_and_its_round_is_refused(epoch: 
     found = plan(works, owned_shards=owned_shards, pending=(), ops=OpNames(bytes(16)))
     assert [*found.plans] == [SHARDS[1]]
     fenced = found.fenced[SHARDS[0]]
-    assert fenced.definite and f"epoch {epoch} is not held" in fenced.text
+    assert fenced.definite and f"not owned here under epoch {epoch}" in fenced.text
     assert shown(found.refusals) == ["fenced", "refused", "committed"]

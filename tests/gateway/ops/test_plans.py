@@ -55,7 +55,7 @@ def planned(deployment: t.Deployment, request: Any) -> wire.PlanJobResponse:
 
 
 def states(deployment: t.Deployment, folder: Path) -> Any:
-    """All that the pools hold, and where the journal of each shard stands, by its hash chain."""
+    """All that the pools use, and where the journal of each shard stands, by its hash chain."""
     copied = deployment.region.ask(ROOT, CopyPools(1000)).result(60)
     file = f"file:{folder / 'journal.db'}?mode=ro"
     with contextlib.closing(sqlite3.connect(file, uri=True)) as journal:

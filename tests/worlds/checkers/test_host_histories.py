@@ -52,7 +52,9 @@ def accepted(
 
 
 def kept(crowd: Key = TASK, *, constraint: Constraint | None = None) -> hf.RunsAccepted:
-    return hf.RunsAccepted(crowd, ONE, 1, RunSpec(NEED, "x", constraint=constraint), 1.0, held=True)
+    return hf.RunsAccepted(
+        crowd, ONE, 1, RunSpec(NEED, "x", constraint=constraint), 1.0, prepared=True
+    )
 
 
 # ---- R22 ----

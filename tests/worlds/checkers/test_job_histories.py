@@ -313,7 +313,8 @@ ONE_STOPPED = of(SLICE, sf.SliceGoalSet(2, TaskGoals.RUNNING, Bits.of(1)))
 
 def holds(*members: int) -> Entry:
     return of(
-        "host/h0", hf.RunsAccepted(CROWD, Bits.of(*members), 1, RunSpec(NEED, "x"), 1.0, held=True)
+        "host/h0",
+        hf.RunsAccepted(CROWD, Bits.of(*members), 1, RunSpec(NEED, "x"), 1.0, prepared=True),
     )
 
 

@@ -1,14 +1,14 @@
 """How the first slice of a job brings its gang to hosts: all of it, or none.
 
 The states of the members determine the next step of the gang: wish for hosts for all, have all
-hosts hold room, and once all hold, start. The slice owns the gang, because all its members are its
-own: whether all have room is seen in one place, and the order to start is one fact.
+hosts prepare the runs, and once all are prepared, start. The slice owns the gang, because all its
+members are its own: whether all have room is seen in one place, and the order to start is one fact.
 
 Nothing is waited for while room is granted: one refusal, or too long a time, and all of it is given
 back. So two gangs cannot wait for each other. That they do not prevent each other for ever follows
 from `backoff_s`: pauses double, and are drawn from the job's id and the number of the attempt, so
 that sooner or later one is alone for longer than an attempt takes. No member may start before all
-hold.
+are prepared.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def backoff_s(job: Key, attempt: int) -> float:
 
 
 class GangStates(NamedTuple):
-    """Members that look for a host, that wait for a host to hold room, and that have one that
-    does."""
+    """Members that look for a host, that wait for a host to prepare their run, and that have one
+    which has."""
 
     looking: Bits
     preparing: Bits
@@ -108,7 +108,7 @@ def gang_step(slice_: Slice, at: At) -> Decision | None:
 
 
 def _await_prepared(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
-    """Continue only while all others may soon have a held host, as some members have."""
+    """Continue only while all others may soon be prepared, as some members are."""
     moving = gang.assigned & seen.looking
     lost = slice_.forming - seen.preparing - seen.prepared - moving
     late = gang.prepare_at > 0.0 and at.now >= gang.prepare_at + PREPARE_LIMIT_S
@@ -143,7 +143,7 @@ def _why_dropped(gang: GangNotes, *, lost: int) -> str:
 
 
 def _look(slice_: Slice, at: At, *, gang: GangNotes, seen: GangStates) -> Decision | None:
-    """Wish for hosts for all members, once all are admitted and none has a held host."""
+    """Wish for hosts for all members, once all are admitted and none is prepared."""
     clean = replace(gang, told=NO_MEMBERS)
     if gang.assigned:
         if at.now < gang.prepare_at + WISH_TIMEOUT_S:
@@ -186,8 +186,8 @@ def next_wish_at(gang: GangNotes) -> float:
 
 
 def _start_left(slice_: Slice, at: At, *, gang: GangNotes) -> Decision | None:
-    """Start members that are still held though all may start; an earlier owner may have told
-    them already."""
+    """Start members that are still only prepared though all may start; an earlier owner may have
+    told them already."""
     there = Bits(at.index.where(_in_preparation)) & members_of_gang(slice_)
     late = at.now >= gang.prepare_at + PREPARE_LIMIT_S
     told = NO_MEMBERS if late else gang.told & there

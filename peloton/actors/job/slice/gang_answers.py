@@ -1,7 +1,7 @@
 """How a slice handles answers of placers, hosts and its job about its gang.
 
-A proposal for all becomes orders to hold; everything else becomes what the next step of the gang is
-decided on (`gang.py`). Only that step starts members.
+A proposal for all becomes orders to prepare; everything else becomes what the next step of the gang
+is decided on (`gang.py`). Only that step starts members.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prove_gang(slice_: Slice, message: ProveGang, at: At) -> Decision:
 
 
 def gang_placed(slice_: Slice, message: GangPlaced, at: At) -> Decision:
-    """Order the proposed hosts to hold. Proposals for another set are declined."""
+    """Order the proposed hosts to prepare. Proposals for another set are declined."""
     notes, gang = _noted(at)
     members = Bits()
     for part in message.parts:

@@ -1,7 +1,7 @@
 """What a job orders of a slice in a workflow and by its disruption budget, and what that reports.
 
 A workflow gives instances another config, or a new run, a bounded number of them at a time. The
-part of one slice is its rollout. It must not know of the workflow's states.
+part of one slice is its rollout. The states of the workflow stay with the job.
 
 A service may say how many of its instances may be down at once. The job owns that number. A slice
 has an allowance of it: so many of its members may be down for what somebody wants; what fails is

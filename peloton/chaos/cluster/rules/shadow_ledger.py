@@ -160,7 +160,7 @@ class ShadowLedger:
             tasks.stopping |= entry.members
 
     def launching(self, entry: Entry, fact: tf.TaskLaunching) -> None:
-        """Launch a run, which is intended from now on; one with held room is launched once more."""
+        """Launch a run, which is intended from now on; a prepared one is launched once more."""
         tasks = self.tasks[entry.key]
         others = tasks.intended if fact.prepare else tasks.intended & ~tasks.holding
         _none(entry, others, rule="R8a", text="run already")
@@ -244,20 +244,22 @@ class ShadowLedger:
         host.set_slack()
 
     def accept(self, entry: Entry, fact: hf.RunsAccepted) -> None:
-        """Reserve a host's resources for runs, which start, or for which room is held."""
+        """Reserve a host's resources for runs, which start, or are prepared."""
         host = self.hosts[entry.key]
-        known, verb = (self._prepared_first, "held") if fact.held else (self.accepted, "accepted")
+        known, verb = (
+            (self._prepared_first, "prepared") if fact.prepared else (self.accepted, "accepted")
+        )
         for at, pod in enumerate(names_of(fact.crowd, fact.members.raw, run=fact.run)):
             first = known.setdefault(pod, entry.key)
             if first != entry.key or pod in host.runs:
                 raise Contradiction(f"R9 {pod} was {verb} by {first}, and again by {entry.key}")
-            if not fact.held:
+            if not fact.prepared:
                 self.times_accepted[pod] += 1
             if wrong := host.take(pod, fact, ports=fact.ports[at] if fact.ports else ()):
                 raise Contradiction(f"R9 {pod} is {verb} by {entry.key}: {wrong}")
 
     def begin(self, entry: Entry, fact: hf.PreparedStarted) -> None:
-        """Start runs that were held."""
+        """Start runs that were prepared."""
         for pod in _runs(fact):
             if pod not in self.hosts[entry.key].runs or pod in self.accepted:
                 raise Contradiction(
@@ -267,7 +269,7 @@ class ShadowLedger:
             self.times_accepted[pod] += 1
 
     def give_back(self, entry: Entry, fact: hf.PreparedReleased) -> None:
-        """Free what was held for runs that were never started."""
+        """Free what was prepared for runs that were never started."""
         for pod in _runs(fact):
             if pod in self.accepted:
                 raise Contradiction(f"R9 {pod} was started on {entry.key}, which gives it back")

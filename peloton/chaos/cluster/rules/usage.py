@@ -22,7 +22,7 @@ class SliceUsage:
     def __init__(self) -> None:
         self.existing = 0
         self.intended = 0  # launched, and not ended
-        self.holding = 0  # those that were last launched to have their room held
+        self.holding = 0  # those that were last launched to be prepared
         self.stopping = 0
         self.runs: dict[int, int] = {}
         self.charged: dict[Key, int] = {}  # by lot
@@ -100,13 +100,13 @@ class HostUsage:
             self.used = self.used - self.volumes.pop(name)
 
     def free(self, pod: str) -> None:
-        """Free what a run that has ended held."""
+        """Free what a run that has ended occupied."""
         self.used = self.used - self.runs.pop(pod).resources
         self.ports = {port: run for port, run in self.ports.items() if run != pod}
         self.devices = {device: run for device, run in self.devices.items() if run != pod}
 
     def clear(self) -> None:
-        """Free what all runs held, which have ended; volumes stay."""
+        """Free what all runs occupied, which have ended; volumes stay."""
         self.runs, self.ports, self.devices, self.used = {}, {}, {}, Resources()
         for room in self.volumes.values():
             self.used = self.used + room

@@ -134,7 +134,7 @@ class GangCheck:
 
     def _prepares(self, entry: Entry, fact: hf.RunsAccepted) -> None:  # noqa: ARG002
         of = self._slices.get(slice_of_crowd(fact.crowd))
-        if fact.held and of is not None:
+        if fact.prepared and of is not None:
             of.prepared |= fact.members.raw
 
     def _gives_back(self, entry: Entry, fact: hf.PreparedReleased) -> None:  # noqa: ARG002

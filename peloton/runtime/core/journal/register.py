@@ -142,7 +142,7 @@ def owned_shard(owned_shards: Mapping[ShardId, OwnedShard], shard: ShardId) -> O
     """Return the owned shard to be read. Raises Overtaken if the shard is no longer ours."""
     owned = owned_shards.get(shard)
     if owned is None:
-        raise Overtaken(f"{shard} is not held here")
+        raise Overtaken(f"{shard} is not owned here")
     return owned
 
 

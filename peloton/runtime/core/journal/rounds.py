@@ -51,7 +51,7 @@ class PlannedRound(NamedTuple):
     """The works of a round, planned: what is to be written, and what never can be."""
 
     plans: dict[ShardId, tuple[OwnedShard, RoundPlan]]
-    fenced: dict[ShardId, Fenced]  # whose claims are not held here
+    fenced: dict[ShardId, Fenced]  # which are not owned here under this epoch
     frames: dict[ShardId, tuple[OwnedShard, RoundPlan]]  # of the plans those with a frame
     refusals: Refusals | None  # of all frames, because one of them is fenced; None: not decided
 
@@ -83,7 +83,7 @@ def plan(
             raise JournalRefused(f"{shard}: settle what is pending first")
         owned = owned_shards.get(shard)
         if owned is None or owned.epoch != work.epoch:
-            text = f"{shard}: epoch {work.epoch} is not held here"
+            text = f"{shard}: not owned here under epoch {work.epoch}"
             fenced[shard] = Fenced(text, definite=True)
         else:
             plans[shard] = owned, register.plan(owned, work, ops=ops, names=names)
