@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from peloton.cli.jobs.job_query import query_options
 from peloton.cli.jobs.volume import may_have_volumes, say_that_volumes_stay
 from peloton.cli.services import workflow_wait
 from peloton.cli.shared.dry_run import dry_run_option, would
@@ -20,14 +21,10 @@ from peloton.cli.shared.secret_options import secret_options, secrets_given
 from peloton.cli.shared.session import connected, refusal_texts, spec_in
 from peloton.cli.shared.values import (
     COUNT,
-    DAYS,
-    LIMIT,
     SPEC_FILE,
     header_text,
     healthy_option,
-    labels,
     opaque_option,
-    words,
 )
 from peloton.cli.shared.watching import watched
 from peloton.cli.texts import stateless_rows
@@ -214,34 +211,7 @@ def refresh(job: str) -> None:
 
 
 @click.command(cls=PelotonCommand)
-@click.option("-l", "--labels", type=labels, default=(), help="Match all of these labels.")
-@click.option("-r", "--respool", "pool", default="", help="Path of the pool.")
-@click.option("-k", "--keywords", type=words, default=(), help="Keywords in the spec.")
-@click.option("-s", "--states", type=words, default=(), help="Match any of these states.")
-@click.option("--owner", default="", help="Owning team.")
-@click.option("--name", default="", help="Part of the name.")
-@click.option(
-    "-d", "--timerange", "days", default=0, type=DAYS, help=("Match jobs created in the last DAYS.")
-)
-@click.option(
-    "-n",
-    "--limit",
-    default=100,
-    type=LIMIT,
-    show_default=True,
-    help=("Print at most this many jobs."),
-)
-@click.option(
-    "-q",
-    "--total",
-    "total_max",
-    default=0,
-    type=COUNT,
-    help="Consider at most this many jobs. Default: 100, or as many as the limit needs.",
-)
-@click.option("-o", "--offset", default=0, type=COUNT, show_default=True, help="Jobs to skip.")
-@click.option("-p", "--sort", type=words, default="creation_time", show_default=True)
-@click.option("-a", "--sortorder", "order", default="DESC", show_default=True, help="ASC or DESC.")
+@query_options
 @watched
 def query(**wanted: Any) -> None:
     """List the jobs that match all of the options, with their workflows.
