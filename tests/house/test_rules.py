@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from peloton.chaos.cluster.faults import ALL_FAULTS
-from tests.house.tree import ROOT, hold
+from tests.house.tree import ROOT, defines, hold
 from tests.worlds.planted import PLANTED
 
 PAGE = ROOT / "docs" / "rules_and_faults.md"
@@ -44,7 +44,7 @@ def wrong(text: str) -> Iterator[str]:
     for name, rest in found.items():
         for path, inside in PLACE.findall(rest):
             file = ROOT / path
-            if not file.exists() or (inside and not _holds(file.read_text("utf-8"), inside)):
+            if not file.exists() or (inside and not defines(file.read_text("utf-8"), inside)):
                 yield f"{name}: there is no {path}: {inside}: name what shows it now"
         for fault in NAME.findall(rest):
             if fault not in ALL_FAULTS and fault not in PLANTED:
@@ -57,10 +57,6 @@ def wrong(text: str) -> Iterator[str]:
     for rule, path in raised():
         if f"`{path}" not in found.get(rule, ""):
             yield f"{rule}: {path} checks it, and is missing: add it to the row"
-
-
-def _holds(text: str, name: str) -> bool:
-    return re.search(rf"^\s*(?:def |class )?{name}\b", text, re.MULTILINE) is not None
 
 
 def raised() -> Iterator[tuple[str, str]]:

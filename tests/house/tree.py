@@ -8,6 +8,7 @@ many, and `hold` fails with nothing but those lines.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -103,6 +104,11 @@ def imports(module: Module) -> Iterator[Import]:
 def under(name: str, *packages: str) -> bool:
     """Whether a dotted name is one of the packages or lies in one."""
     return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def defines(text: str, name: str) -> bool:
+    """Whether a source defines a name: at its top, or as a method or a field of a class."""
+    return re.search(rf"^\s*(?:(?:async )?def |class )?{name}\b", text, re.MULTILINE) is not None
 
 
 @cache
