@@ -14,8 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peloton.actors.host.ledger import names_of
-from peloton.actors.host.orders import occupying_runs, run_names
+from peloton.actors.host.ledger import names_of, run_names
+from peloton.actors.host.state import occupying_runs
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.actors.task.state import ON_HOST
 from peloton.assembly.extensions import extensions

@@ -150,9 +150,8 @@ def faces(module: Module) -> Iterator[str]:
         return
     seen = set()
     for node, name in imports(module):
-        outside = not under(name, "peloton.actors", "peloton.placement") or under(
-            name, *VALUES, *ANSWERS
-        )
+        inside = under(name, "peloton.actors", "peloton.placement")
+        outside = not inside or under(name, *VALUES, *ANSWERS)
         if outside or node.lineno in seen or name in ("peloton.actors", *KIND_PACKAGES):
             continue
         if any(SHARED_FILE.fullmatch(w) or TOLD_FILE.fullmatch(w) for w in name.split(".")):

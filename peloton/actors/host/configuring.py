@@ -22,9 +22,9 @@ from peloton.actors.host.inventory.messages import (
     HostPoolSeen,
 )
 from peloton.actors.host.moving import arrived
-from peloton.actors.host.orders import list_runs, occupying_runs
+from peloton.actors.host.orders import list_runs
 from peloton.actors.host.stages import HostStates
-from peloton.actors.host.state import Host, configuration
+from peloton.actors.host.state import Host, configuration, occupying_runs
 from peloton.runtime.vocabulary import (
     SENDER,
     At,

@@ -320,3 +320,10 @@ def by_crowd(names: Iterable[str]) -> tuple[NamedRuns, list[str]]:
 def names_of(crowd: Key, raw: int, *, run: int) -> list[str]:
     """Return the names of this run of the members in `raw`."""
     return [pod_id(crowd, member, run=run) for member in members_of(raw)]
+
+
+def run_names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
+    """Return the names of these runs."""
+    return tuple(
+        name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
+    )

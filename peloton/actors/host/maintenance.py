@@ -16,12 +16,12 @@ from peloton.actors.host import facts as f
 from peloton.actors.host import messages as m
 from peloton.actors.host.drain_view import waits_for_slice
 from peloton.actors.host.holds.hold_messages import HostHold
-from peloton.actors.host.ledger import RunSet
+from peloton.actors.host.ledger import RunSet, run_names
 from peloton.actors.host.machine_messages import HostUse
-from peloton.actors.host.orders import occupying_runs, run_names, stop_order
+from peloton.actors.host.orders import stop_order
 from peloton.actors.host.prepared_runs import refused_at_maintenance
 from peloton.actors.host.stages import Maintenance, RunPhase
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, occupying_runs
 from peloton.actors.host.use import use_changed
 from peloton.actors.job.slice.rollout_messages import AskToEnd
 from peloton.actors.task.messages import HOST_MAINTENANCE, slice_of_crowd

@@ -13,24 +13,12 @@ from peloton.actors.host.devices import devices_told
 from peloton.actors.host.ledger import RunSet, names_of
 from peloton.actors.host.live.live_messages import KnownSet
 from peloton.actors.host.live.run_changes import checked_sets
-from peloton.actors.host.stages import OCCUPYING, RunPhase
-from peloton.actors.host.state import Host
+from peloton.actors.host.stages import RunPhase
+from peloton.actors.host.state import Host, occupying_runs
 from peloton.actors.host.volumes import as_made
 from peloton.runtime.vocabulary import At, Key, Send
 
 STOP_GRACE_S = 30.0
-
-
-def occupying_runs(host: Host) -> list[tuple[Key, RunSet]]:
-    """Return the runs that occupy resources, with their crowds."""
-    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in OCCUPYING]
-
-
-def run_names(runs: Iterable[tuple[Key, RunSet]]) -> tuple[str, ...]:
-    """Return the names of these runs."""
-    return tuple(
-        name for crowd, some in runs for name in names_of(crowd, some.members.raw, run=some.run)
-    )
 
 
 def starts_of(host: Host, runs: Iterable[tuple[Key, RunSet]]) -> tuple[m.StartRun, ...]:

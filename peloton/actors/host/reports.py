@@ -56,19 +56,12 @@ from peloton.actors.host.ledger import (
     RunStep,
     by_crowd,
     names_of,
+    run_names,
     step,
 )
-from peloton.actors.host.orders import (
-    forget_order,
-    list_runs,
-    occupying_runs,
-    run_names,
-    start_order,
-    starts_of,
-    stop_order,
-)
+from peloton.actors.host.orders import forget_order, list_runs, start_order, starts_of, stop_order
 from peloton.actors.host.stages import HostStates, Maintenance
-from peloton.actors.host.state import Host, lost_outcome
+from peloton.actors.host.state import Host, lost_outcome, occupying_runs
 from peloton.actors.host.use import use_again, use_changed
 from peloton.actors.host.volumes import is_removing, removals
 from peloton.runtime.vocabulary import At, Decision, Due, Key, Refused, Send, counted

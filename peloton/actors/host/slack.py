@@ -12,9 +12,9 @@ from __future__ import annotations
 from peloton.actors.host import facts as f
 from peloton.actors.host.ledger import NamedRuns, RunSet, names_of
 from peloton.actors.host.machine_messages import SlackReported
-from peloton.actors.host.orders import occupying_runs, stop_order
+from peloton.actors.host.orders import stop_order
 from peloton.actors.host.stages import RunPhase
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, occupying_runs
 from peloton.actors.resources import EPSILON, amount
 from peloton.actors.task.messages import SLACK_TAKEN
 from peloton.runtime.vocabulary import At, Bits, Decision, Key, counted, members_of

@@ -8,10 +8,10 @@ import msgspec
 from peloton.actors.host import facts as f
 from peloton.actors.host.holds.foreign_names import is_foreign
 from peloton.actors.host.holds.hold_messages import HostHold, TaskHold
-from peloton.actors.host.ledger import Ledger
+from peloton.actors.host.ledger import Ledger, RunSet
 from peloton.actors.host.machine_messages import UseAtBackend
 from peloton.actors.host.messages import RUNNING_LABELS_MAX
-from peloton.actors.host.stages import HostStates, Maintenance
+from peloton.actors.host.stages import OCCUPYING, HostStates, Maintenance
 from peloton.actors.host.volume_folds import HostVolumes
 from peloton.actors.resources import Resources
 from peloton.actors.task.messages import End, RunOutcome
@@ -141,6 +141,11 @@ class Host(Value, frozen=True, gc=False, array_like=True):
         # Of a port that has no place here the host itself refuses the run.
         used = {port_label(port): 1 for port in self.ports_in_use[:left]}
         return tuple(sorted({**used, **self.running}.items()))
+
+
+def occupying_runs(host: Host) -> list[tuple[Key, RunSet]]:
+    """Return the runs that occupy resources, with their crowds."""
+    return [(crowd, some) for crowd, some in host.runs.sets() if some.phase in OCCUPYING]
 
 
 def configuration(host: Host) -> f.HostConfigured:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from peloton.actors.host.ledger import run_names
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.orders import occupying_runs, run_names
 from peloton.actors.host.stages import Maintenance
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, occupying_runs
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.v0.host import host_pb2
 from peloton.gateway.cluster.cluster_client import ClusterClient, Code, Context, end

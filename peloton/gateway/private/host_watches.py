@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from peloton.actors.host.messages import GetHost
-from peloton.actors.host.orders import occupying_runs
-from peloton.actors.host.state import Host
+from peloton.actors.host.state import Host, occupying_runs
 from peloton.actors.resources import amount
 from peloton.api.v1alpha.host import host_pb2 as host
 from peloton.gateway.cluster.cluster_client import Code, end

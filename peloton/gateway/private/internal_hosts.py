@@ -11,7 +11,8 @@ from typing import Any
 
 from peloton.actors.host.holds.foreign_names import shown_run
 from peloton.actors.host.inventory.messages import HostView
-from peloton.actors.host.orders import occupying_runs, run_names
+from peloton.actors.host.ledger import run_names
+from peloton.actors.host.state import occupying_runs
 from peloton.actors.resources import SLACK, BadAmount, Resources
 from peloton.api.mesos.v1 import mesos_pb2 as mesos
 from peloton.api.mesos.v1.master import master_pb2 as master

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from peloton.actors.host.ledger import RunSet
-from peloton.actors.host.orders import occupying_runs
+from peloton.actors.host.state import occupying_runs
 from peloton.actors.job.messages import GetJob, JobView, job_key
 from peloton.gateway.cluster.cluster_client import ClusterClient, Context
 from peloton.gateway.cluster.inventories import takes_work, with_runs
