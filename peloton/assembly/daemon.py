@@ -19,7 +19,7 @@ from peloton.assembly.backends import Backends
 from peloton.assembly.canary import Canary
 from peloton.assembly.default_pool import DefaultPool
 from peloton.assembly.exchange import fleet_ports, open_exchange
-from peloton.assembly.extensions import extensions, note_missing
+from peloton.assembly.extensions import extensions, tell_health
 from peloton.assembly.first_messages import FirstMessages, apart, configured
 from peloton.assembly.folders import (
     adopt_copy,
@@ -305,7 +305,7 @@ class Daemon:
             raise CannotStart(f"{self._journal_text}: {error}") from error
         root.region.status.report = log_line
         root.region.status.rooms = measured_disks(settings)
-        note_missing(root.region, self._record.shards, known=self._sizes)
+        tell_health(root.region, self._record.shards, known=self._sizes)
         root.collector = self._collector
         drivers.on_broken = root.give_up
         return root

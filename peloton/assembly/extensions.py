@@ -121,7 +121,12 @@ def missing_kinds(
     return notes
 
 
-def note_missing(region: Region, recorded: Mapping[str, int], *, known: Mapping[str, int]) -> None:
-    """Have health name the kinds that the cluster has and this daemon has not."""
+def tell_health(region: Region, recorded: Mapping[str, int], *, known: Mapping[str, int]) -> None:
+    """Have health name the kinds that the cluster has and this daemon has not.
+
+    A shard of a kind of others that cannot be recovered is named there too, and does not keep the
+    daemon from being ready.
+    """
     served = region.routes.roles_of_members
     region.status.notes.append(missing_kinds(recorded, known, served=served))
+    region.status.optional = known.keys() - {*ROLES}

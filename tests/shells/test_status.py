@@ -76,6 +76,17 @@ def test_all_is_well_when_every_shard_is_here_and_open() -> None:
     assert watched.lines() == ["shard house/2: recovering"]
 
 
+def test_a_damaged_shard_of_an_optional_group_is_told_and_the_daemon_ready() -> None:
+    watched = Watched()
+    watched.status.damaged[ONE] = "it has an unknown fact"
+    del watched.routes.shards[ONE]
+    (reason,) = watched.status.daemon_health().damaged
+    watched.status.optional = ("house",)
+    assert watched.status.daemon_health() == DaemonHealth(True, True, remarks=(reason,))
+    del watched.routes.shards[SHARDS[2]]
+    assert watched.lines() == ["shards without an owner: it is being claimed (house/2)"]
+
+
 def test_a_shard_without_an_owner_makes_the_daemon_not_ready() -> None:
     watched = Watched()
     del watched.routes.shards[SHARDS[0]], watched.routes.shards[SHARDS[3]]

@@ -7,7 +7,8 @@ outage of a server is logged twice: when it begins and when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from peloton.runtime.core.disk_room import DiskRoom
 from peloton.runtime.core.health import (
@@ -61,6 +62,8 @@ class Status:
         """Measures the disks under our folders."""
         self.notes: list[Callable[[], Iterable[NotReadyReason]]] = []
         """What else people should know, and what is no reason against being ready."""
+        self.optional: Collection[str] = ()
+        """Groups that the cluster is ready without, where a shard of them is damaged."""
         self.report: Callable[[str], object] = lambda line: None
         """Takes lines for the daemon's log."""
         self._routes = routes
@@ -184,13 +187,21 @@ class Status:
         """Return whether this daemon is live and ready, and everything that is wrong."""
         rooms = self.rooms()
         full = [room for room in rooms if room.is_full and JOURNAL in room.of]
-        reasons = (*self._reasons(), *(NotReadyReason(DISK, str(room)) for room in full))
+        found = [*self._reasons(), *(NotReadyReason(DISK, str(room)) for room in full)]
+        reasons = (*itertools.filterfalse(self._is_optional, found),)
         scarce = (room for room in rooms if room.is_scarce and room not in full)
         scarcities = (NotReadyReason(DISK, str(room)) for room in scarce)
         idle = (*(note for note in self._peers() if not note.shards), *self._unfit())
-        remarks = (*scarcities, *idle, *(note for notes in self.notes for note in notes()))
+        others = filter(self._is_optional, found)
+        remarks = (*others, *scarcities, *idle, *(note for notes in self.notes for note in notes()))
         live = not self.dead and not self.closed
         return DaemonHealth(live, live and not reasons, reasons, remarks, rooms)
+
+    def _is_optional(self, reason: NotReadyReason) -> bool:
+        return bool(reason.shards) and all(
+            shard.group in self.optional and (reason.damaged or shard in self.damaged)
+            for shard in reason.shards
+        )
 
     def no_room(self) -> Unavailable | None:
         """Return the answer to a command while the journal's disk is full; else None."""

@@ -191,7 +191,7 @@ def test_an_upgrade_reads_what_was_and_the_earlier_version_says_what_it_cannot_r
         lease_lock(site)
         cluster.start()
         works(cluster)
-        assert "has no fact of number" in cluster.errors()
+        assert "has no fact of number" in health(cluster)
         with cluster.client(timeout_s=5) as client, pytest.raises(PelotonError):
             client.actors("lock").state("reports")
         cluster.kill()
