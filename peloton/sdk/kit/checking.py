@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import inspect
-import math
 import re
 import typing
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ import msgspec
 
 from peloton.sdk.kit import values
 from peloton.sdk.kit.declaring import ActorKind, undeclared
+from peloton.sdk.kit.limits import LIMITS_MAX
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}", re.ASCII)
 SHARDS_MAX = 4096
@@ -95,9 +95,10 @@ def _of_words(kind: ActorKind) -> Iterator[tuple[str, str]]:
         yield kind.place, "the name is not 1 to 31 of a-z, 0-9 and _, a letter first"
     if not (type(kind.shards) is int and 1 <= kind.shards <= SHARDS_MAX):
         yield kind.place, f"shards: {kind.shards!r} is no whole number between 1 and {SHARDS_MAX}"
-    for limit, least in kind.limits._asdict().items():
-        if not (type(least) in (int, float) and 0 <= least < math.inf):
-            yield kind.place, f"limits.{limit}: {least!r} is no number ≥ 0"
+    for limit, most in LIMITS_MAX._asdict().items():
+        given: Any = getattr(kind.limits, limit, None)
+        if not (type(given) in (int, float) and 0 <= given <= most):
+            yield kind.place, f"limits.{limit}: {given!r} is no number between 0 and {most}"
     if isinstance(kind.sends_to, str):
         yield kind.place, f"sends_to: {kind.sends_to!r} is a text, not a tuple of names"
 

@@ -31,6 +31,10 @@ class TurnLimits(NamedTuple):
     turn_s: float = 0.5
 
 
+LIMITS_MAX = TurnLimits(4 * 1024 * 1024, 1024 * 1024, 10_000, 10.0)
+"""Beyond these a turn would hold up its shard, or not fit a frame."""
+
+
 class LimitExceeded(Exception):
     """A turn exceeded a limit of its kind; the text names kind, limit and size."""
 

@@ -132,10 +132,13 @@ BAD: list[tuple[str, dict[str, str], str]] = [
      "shards: '4' is no whole number between 1 and 4096"),
     ("a limit below zero",
      {KIND: 'DOOR = ActorKind("door", state=Door, limits=TurnLimits(sends=-1))' + HERE},
-     "limits.sends: -1 is no number ≥ 0"),
+     "limits.sends: -1 is no number between 0 and 10000"),
     ("a limit of infinity",
      {KIND: 'DOOR = ActorKind("door", state=Door, limits=TurnLimits(turn_s=float("inf")))' + HERE},
-     "limits.turn_s: inf is no number ≥ 0"),
+     "limits.turn_s: inf is no number between 0 and 10.0"),
+    ("a limit that no frame keeps",
+     {KIND: 'DOOR = ActorKind("door", state=Door, limits=TurnLimits(1 << 23))' + HERE},
+     "limits.state_bytes: 8388608 is no number between 0 and 4194304"),
     ("one text of targets", {KIND: 'DOOR = ActorKind("door", state=Door, sends_to="bell")' + HERE},
      "sends_to: 'bell' is a text, not a tuple of names"),
 
@@ -243,6 +246,13 @@ BAD: list[tuple[str, dict[str, str], str]] = [
      "a deadline needs a function `due` for its name, and that a deadline"),
     ("a due with a colon", {'@DOOR.due("closing")': '@DOOR.due("closing:1")' + HERE},
      "due 'closing:1': give a name, the part before the colon"),
+
+    ("calls whose answers nobody takes", {TABLE: "@DOOR.calls" + HERE
+     + "\ndef calls(door):\n    return ()\n\n\n" + TABLE},
+     "`calls` need a function `answered` for their answers, and that `calls`"),
+    ("answers of one argument", {TABLE: "@DOOR.calls\ndef calls(door):\n    return ()\n\n\n"
+     "@DOOR.answered" + HERE + "\ndef answered(door):\n    return Decision()\n\n\n" + TABLE},
+     "`answered` is called with 3 arguments"),
 
     ("a goal table that misses a member", {TABLE: "DOOR.pursues(phase, {Phase.OPEN: (step,)})",
      PHASE: PHASE + HERE}, "the goal table has no row for Phase.SHUT"),
