@@ -96,6 +96,11 @@ class Minicluster:
         self._server.close()
 
     @property
+    def address(self) -> str:
+        """Where it serves gRPC."""
+        return self._server.address
+
+    @property
     def journal(self) -> Path:
         """The file of the journal."""
         return self._data / "journal.sqlite"
@@ -103,7 +108,7 @@ class Minicluster:
     def used(self) -> Used:
         """CPU until now."""
         simulated_s = cpu_of_threads_s(self.pid, SIMULATED_THREAD)
-        keeper = self._keeper()
+        keeper = self.keeper()
         return Used(
             time.perf_counter(),
             cpu_of_tree_s(self.pid) - simulated_s,
@@ -123,7 +128,7 @@ class Minicluster:
 
     def close(self) -> None:
         """End all. A keeper exits when its folder is gone."""
-        keeper = self._keeper()
+        keeper = self.keeper()
         self.kill()
         # Under another name, as the keeper may be removing sandboxes in it at this moment.
         gone = self._data.rename(self._data.with_name("gone"))
@@ -134,6 +139,7 @@ class Minicluster:
             time.sleep(LOOK_S)
         shutil.rmtree(gone)
 
-    def _keeper(self) -> int:
+    def keeper(self) -> int:
+        """The process of its keeper; 0 while there is none."""
         lock = self._data / "keeper" / "lock"
         return int(lock.read_text() or 0) if lock.exists() else 0

@@ -20,6 +20,9 @@ SCHEMES = ("unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:")
 """Names of gRPC's own, left as they are."""
 
 
+LOCAL_HOSTS = ("localhost", "127.", "::1", "[::1]")
+
+
 class Addresses(Protocol):
     """The addresses of a cluster."""
 
@@ -43,6 +46,11 @@ def addresses_of(text: str | Sequence[str]) -> tuple[str, ...]:
     """Return `a:1,b:2` as two addresses."""
     parts = text.split(",") if isinstance(text, str) else text
     return tuple(part.strip() for part in parts if part.strip())
+
+
+def are_local(addresses: Sequence[str]) -> bool:
+    """Return whether all addresses are of this machine alone."""
+    return all(address.startswith(LOCAL_HOSTS) for address in addresses)
 
 
 def with_port(address: str, default: int) -> str:

@@ -117,6 +117,11 @@ class ClusterCalls(Calls[M]):
         return cls(addresses, timeout_s=timeout_s, credentials=credentials)
 
     @call
+    async def addresses(self) -> tuple[str, ...]:
+        """Return the addresses of the API, the best first. Raises ServiceUnavailable."""
+        return await self._wire.addresses("api")
+
+    @call
     async def job_id(
         self,
         typed: str,

@@ -132,7 +132,7 @@ class Wire:
         trouble: errors.PelotonError
         for turn in itertools.count(1):
             try:
-                addresses = await self._of(method.role)
+                addresses = await self.addresses(method.role)
             except errors.ServiceUnavailable as error:
                 # The addresses are unknown. If they were known before, they may be found again.
                 trouble, again = error, turn > 1
@@ -152,7 +152,7 @@ class Wire:
             self._addresses.refresh()
         raise AssertionError("the last turn returns or raises")
 
-    async def _of(self, role: str) -> tuple[str, ...]:
+    async def addresses(self, role: str) -> tuple[str, ...]:
         if self._addresses.patient:  # it may have to look them up
             return await self._transport.apart(self._addresses.of, role)
         return self._addresses.of(role)
@@ -166,7 +166,7 @@ class Wire:
         """
         await self.fill(request, changes=False)
         troubles: list[errors.PelotonError] = []
-        for address in await self._of(method.role):
+        for address in await self.addresses(method.role):
             try:
                 async with aclosing(self._stream_of(method, request, address=address)) as messages:
                     async for message in messages:

@@ -85,6 +85,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "h11": ("peloton/http_client.py",),
     "cryptography": ("peloton/runtime/adapters/secret", "peloton/settings/certificate_dates.py"),
+    "cloudpickle": ("peloton/sdk/executor/packing.py",),
     "click": FACES,
     "rich": FACES,
     "grpc": GRPC_FOLDERS,

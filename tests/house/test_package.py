@@ -55,7 +55,8 @@ def imported() -> set[str]:
 
 def test_every_dependency_is_imported(root: Path) -> None:
     said = package(root)
-    needed = said["options"]["install_requires"] + said["options.extras_require"]["fleet"]
+    extras = said["options.extras_require"]
+    needed = said["options"]["install_requires"] + extras["fleet"] + extras["executor"]
     names = [MODULES.get(name, name) for name in requirements(needed)]
     assert len(names) > 10
     found = imported()

@@ -38,3 +38,6 @@ def test_every_block_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("SUCCEEDED {'SUCCEEDED': 3}\n"), done.stdout
     assert "hello\n" in done.stdout and "job not found ('NOT_FOUND'" not in done.stdout
+    for said in ("1024\n332833500\n", "hello ada", "8\n8\n", "[1, 2]\n", "[5, 4, 3, 2, 1]\n"):
+        assert said in done.stdout, "of the section on the executor"
+    assert done.stdout.endswith("1000\n")

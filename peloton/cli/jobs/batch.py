@@ -20,7 +20,7 @@ from peloton.cli.shared.options import API, CliSettings, OwnCommand, is_given
 from peloton.cli.shared.output import command, hint
 from peloton.cli.shared.session import connected
 from peloton.cli.shared.values import megabytes, quantity
-from peloton.sdk.addresses import addresses_of
+from peloton.sdk.addresses import addresses_of, are_local
 from peloton.sdk.errors import BadSpec, NotFound
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 POOL = "/default"
 ATTEMPTS_MAX = 100
 INSTANCES_MAX = 100_000
-LOCAL_HOSTS = ("localhost", "127.", "::1", "[::1]")
 WAIT_LABEL = re.compile(r"labels(?:\[\d+\])?: peloton\.([a-z_]+): ", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 WAIT_OPTIONS = {"name_unique": "unique"}
@@ -359,7 +358,7 @@ def is_here() -> bool:
     if settings.roles() or (searched and not settings.is_address_chosen):
         return False
     known = addresses_of(settings.values.get("api") or API)
-    return all(address.startswith(LOCAL_HOSTS) for address in known)
+    return are_local(known)
 
 
 def create(peloton: Client, spec: Any, *, options: Mapping[str, Any]) -> str:

@@ -1,0 +1,89 @@
+"""Connections between a client and its workers: messages of bytes, once both know one token.
+
+Neither side unpickles anything before the other has shown that it knows the token (the HMAC
+challenge of `multiprocessing.connection`, both ways). What is sent is not encrypted.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import socket
+import struct
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from typing import Any
+
+TOKEN_BYTES = 32
+HANDSHAKE_S = 20
+"""For each step of it: who says nothing for so long is let go."""
+PROTOCOL = 5
+BROKEN = (EOFError, OSError)
+"""What a read or a write raises when the other side is gone."""
+
+
+def new_token() -> bytes:
+    return secrets.token_hex(TOKEN_BYTES).encode()
+
+
+def serving(address: tuple[str, int]) -> socket.socket:
+    """Return a socket that listens. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return socket.create_server(address, family=family, backlog=1024)
+
+
+def way_to(address: str) -> str:
+    """Return the address of this machine on the way to HOST:PORT. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+    family, kind, _, _, place = found[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(place)  # sends nothing
+        return str(probe.getsockname()[0])
+
+
+def welcomed(opened: socket.socket, token: bytes) -> Connection:
+    """Return the connection of a worker that has shown the token, and has been shown it.
+
+    Raises AuthenticationError, OSError, EOFError; the socket is closed then.
+    """
+    return _secured(opened, token, first=True)
+
+
+def dialled(address: tuple[str, int], token: bytes) -> Connection:
+    """Return a connection to a client that has shown the token. Raises as `welcomed` does."""
+    return _secured(socket.create_connection(address, HANDSHAKE_S), token, first=False)
+
+
+def _secured(opened: socket.socket, token: bytes, *, first: bool) -> Connection:
+    opened.setblocking(True)
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _limit_reads(opened, HANDSHAKE_S)
+    # A connection reads and writes the descriptor alone, so this one stays to end the limit.
+    connection = Connection(opened.dup().detach())
+    try:
+        for step in (deliver_challenge, answer_challenge)[:: 1 if first else -1]:
+            step(connection, token)
+        _limit_reads(opened, 0)
+    except (*BROKEN, AuthenticationError, AssertionError):
+        connection.close()
+        raise
+    finally:
+        opened.close()
+    return connection
+
+
+def _limit_reads(opened: socket.socket, limit_s: int) -> None:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", limit_s, 0))
+
+
+def send(connection: Connection, *message: Any) -> None:
+    """Send a message: its kind, and what belongs to that. Raises OSError."""
+    connection.send_bytes(pickle.dumps(message, PROTOCOL))
+
+
+def receive(connection: Connection) -> tuple[Any, ...]:
+    """Return the next message of a peer that has shown the token. Raises EOFError, OSError."""
+    found: tuple[Any, ...] = pickle.loads(connection.recv_bytes())
+    return found
