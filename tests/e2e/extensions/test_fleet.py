@@ -120,7 +120,7 @@ class Work:
             self._thread.join()
 
 
-@pytest.mark.slow  # many starts of daemons
+@pytest.mark.nightly  # many starts of daemons
 @pytest.mark.timeout(900)
 def test_a_package_comes_and_goes_on_a_running_fleet(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
