@@ -36,7 +36,7 @@ BY_REASON: dict[str, type[errors.PelotonError]] = {
     "CANNOT_LAUNCH": errors.Conflict,
     "CONFLICT": errors.Conflict,
     "DELETING": errors.Conflict,
-    "HOLDS_RUNS": errors.Conflict,
+    "HAS_RUNS": errors.Conflict,
     "INCOMPLETE": errors.ServiceUnavailable,
     "INSUFFICIENT_OFFER_RESOURCES": errors.Conflict,
     "INVALID_CONFIG": errors.BadSpec,
