@@ -66,7 +66,7 @@ CHANGES_MADE = {
     f"{JOBS}.Create", f"{JOBS}.Delete", f"{TASKS}.Stop", f"{TASKS}.Start", f"{TASKS}.Restart",
     f"{JOBS}.Update", f"{JOBS}.Restart", f"{JOBS}.Start", f"{JOBS}.Stop",
     f"{POOLS}.CreateResourcePool", f"{POOLS}.DeleteResourcePool", f"{POOLS}.UpdateResourcePool",
-    f"{OPS}.Redrive", f"{OPS}.ForgetHost",
+    f"{OPS}.Redrive", f"{OPS}.ForgetHost", "peloton.ops.v1.Actors.Tell",
     *(f"{SCHEDULES}.{verb}Schedule" for verb in ("Create", "Pause", "Resume", "Delete")),
     f"{JOBS_2}.CreateJob",
     *(f"{SERVICES}.{verb}Job"
