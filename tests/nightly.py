@@ -36,10 +36,12 @@ def rows(*, storm_minutes: int, nemesis_minutes: int) -> list[Row]:
     storm, agents = str(storm_minutes), str(max(1, storm_minutes // 3))
     nemesis = str(nemesis_minutes)
     keeper = "tests/backends/keeper/test_bench.py"
+    kinds = [extension_storms(name) for name in ("lease_lock", "workflow", "autoscaler")]
     return [
         Row("suite", ("script/test", "--slow", "--nightly", f"--ignore={keeper}")),
         Row("storms", ("script/sweep", "--minutes", storm, "--jobs", "2")),
         Row("storms, agents", ("script/sweep", "--agents", "--minutes", agents, "--jobs", "2")),
+        *kinds,
         Row("crash points", ("script/points",)),
         Row("crash points, workflows", ("script/points", "--rolling")),
         Row("power cuts", ("script/points", "--power")),
@@ -52,6 +54,13 @@ def rows(*, storm_minutes: int, nemesis_minutes: int) -> list[Row]:
         Row("model", ("script/model",)),
         Row("nemesis", ("script/nemesis", "--minutes", nemesis, "--seed", fresh())),
     ]
+
+
+def extension_storms(name: str) -> Row:
+    """A thousand storms over the kinds of an example, as its author would play them."""
+    command = ("peloton", "chaos", "run", "--kinds", f"{name}.storms", "--seeds", "1000")
+    path = f"PYTHONPATH=examples/extensions/{name}"
+    return Row(f"storms, {name}", ("env", path, f".venv/bin/{command[0]}", *command[1:]))
 
 
 def fresh() -> str:
