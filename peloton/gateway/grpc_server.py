@@ -53,7 +53,8 @@ from peloton.gateway.ops.schedules import Schedules
 from peloton.gateway.private.kill_switch import KillSwitch
 from peloton.gateway.private.private_services import private_services
 from peloton.gateway.server.audit import AuditLog
-from peloton.gateway.server.gate import AnswerGate, GateOf
+from peloton.gateway.server.execution import REAL, Execution
+from peloton.gateway.server.gate import GateOf
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.receiving import parsed
 from peloton.gateway.server.serving import Server
@@ -100,6 +101,7 @@ class ServerOptions(NamedTuple):
     jobs; None: there are none. `far_files`: sources of the files of runs on other machines.
     `outside`: the hosts are of a cluster of another kind, which runs images and fetches files.
     `lease`: keeps what the runs of a job leave, if that can be done. `extensions`: kinds of others.
+    `execution`: what the calls run on.
     """
 
     receive_max_bytes: int = RECEIVE_MAX_BYTES
@@ -118,6 +120,7 @@ class ServerOptions(NamedTuple):
     lease: Leases = lambda job, for_s: False
     files: JobFileStore | None = None
     extensions: Mapping[str, Kind] = {}
+    execution: Execution = REAL
 
 
 STANDARD_OPTIONS = ServerOptions()
@@ -144,12 +147,13 @@ def build_server(
         strategies=options.strategies,
         images_run=options.images_run,
     )
+    cluster_client.execution = options.execution
     cluster_client.secrets, cluster_client.files = options.secrets, options.files
     cluster_client.on_mesos = options.outside
     feed = ClusterFeed(cluster)
     gates = Gates(cluster_client, ACCESS_TABLE, audit=options.audit)
-    answers = TextGate(cluster_client)
-    server = _limited(options.receive_max_bytes, authentication, gates=gates.of, answers=answers)
+    server = _limited(options, authentication, gates=gates.of)
+    server.answers = TextGate(cluster_client)
     _share(server, cluster_client)
     server.locked = refusing(options.locks, ACCESS_TABLE)
     kills = options.kills or KillSwitch()
@@ -281,12 +285,12 @@ def _volume_services(cluster_client: ClusterClient) -> list[tuple[ServiceDescrip
 
 
 def _limited(
-    receive_max_bytes: int,
+    options: ServerOptions,
     authentication: Authentication,
     *,
     gates: GateOf,
-    answers: AnswerGate,
 ) -> Server:
+    receive_max_bytes = options.receive_max_bytes
     return Server(
         [
             ("grpc.max_receive_message_length", receive_max_bytes),
@@ -309,7 +313,7 @@ def _limited(
         ),
         authentication=authentication,
         gates=gates,
-        answers=answers,
+        execution=options.execution,
     )
 
 

@@ -103,7 +103,7 @@ class ActorCalls(Calls[M]):
         Of changes in quick succession only the last is told. A stream that breaks is begun again;
         `silent` is as in `ops.wait`, and after SILENCE_MAX_S without an answer the error is raised.
         """
-        silence, before, begun = Silence(silent), b"", False
+        silence, before, begun = Silence(silent, self._wire.now), b"", False
         while True:
             request = wire.WatchActorRequest(kind=self.kind, name=name)
             try:

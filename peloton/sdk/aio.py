@@ -20,12 +20,12 @@ from grpc import aio
 
 from peloton.sdk.calls import Awaited
 from peloton.sdk.client import ClusterCalls
-from peloton.sdk.transports import MetadataPairs
+from peloton.sdk.transports import MetadataPairs, NetworkTransport
 
 R = TypeVar("R")
 
 
-class AsyncTransport:
+class AsyncTransport(NetworkTransport):
     """Sends and waits on the event loop that runs."""
 
     grpc: Any = aio
@@ -86,7 +86,7 @@ def _closed_or_cancelled() -> BaseException:
 class AsyncClient(ClusterCalls[Awaited]):
     """A client whose calls are coroutines, for one event loop."""
 
-    _transport = AsyncTransport
+    _transport = AsyncTransport()
 
     async def __aenter__(self) -> Self:
         return self

@@ -59,7 +59,7 @@ class ClusterCalls(Calls[M]):
     machine is found without either.
     """
 
-    _transport: type[Transport]
+    _transport: Transport
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClusterCalls(Calls[M]):
         addresses = Written(api, _known(roles)) if isinstance(api, str | Sequence) else api
         known = from_environment() if credentials is None else credentials
         known = known._replace(login=login) if login is not None else known
-        wire = Wire(addresses, timeout_s=timeout_s, credentials=known, transport=self._transport())
+        wire = Wire(addresses, timeout_s=timeout_s, credentials=known, transport=self._transport)
         super().__init__(wire)
         self.user = known.login.username if known.login else USER
         """Who calls: what a job says of its owner where its spec does not. Empty: nobody known."""
@@ -168,7 +168,7 @@ class ClusterCalls(Calls[M]):
 class Client(ClusterCalls[Blocking]):
     """A client whose calls return their results, safe to share between threads."""
 
-    _transport = BlockingTransport
+    _transport = BlockingTransport()
 
     def __enter__(self) -> Self:
         return self

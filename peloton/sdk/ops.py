@@ -57,8 +57,12 @@ class WaitResult(NamedTuple):
 class Silence:
     """How long no server has answered, and whether that was reported."""
 
-    def __init__(self, report: Callable[[str], None] | None) -> None:
-        self._report = report
+    def __init__(
+        self,
+        report: Callable[[str], None] | None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._report, self._now = report, now
         self._since: float | None = None
         self._reported = False
 
@@ -67,7 +71,7 @@ class Silence:
         long."""
         most_s = SILENCE_MAX_S if most_s is None else most_s
         self._since = since if self._since is None else self._since
-        silent_s = time.monotonic() - self._since
+        silent_s = self._now() - self._since
         if silent_s > most_s:
             raise error
         if self._report is not None and not self._reported and silent_s >= SILENCE_REPORTED_S:
@@ -77,7 +81,7 @@ class Silence:
 
     async def outlast(self, error: PelotonError, wire: Wire) -> None:
         """Wait before a stream that ended with this error is begun again, or raise it."""
-        self.goes_on(time.monotonic(), error)
+        self.goes_on(self._now(), error)
         # Of TryLater: too many streams, or we read too slowly and were cut off.
         await wire.sleep(CROWDED_PAUSE_S if isinstance(error, TryLater) else SILENCE_PAUSE_S)
 
@@ -140,11 +144,12 @@ class OpsCalls(Calls[M]):
         `seen` is called about every second with the job's progress.
         """
         job = await self._wire.job_id(job, changes=False)
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        silence, last = Silence(silent), WaitResult("", False, {}, 0)
+        clock = self._wire.now
+        until = None if timeout_s is None else clock() + timeout_s
+        silence, last = Silence(silent, clock), WaitResult("", False, {}, 0)
         call_s = WAIT_FIRST_S
         while True:
-            now = time.monotonic()
+            now = clock()
             left_s = None if until is None else max(until - now, 0.0)
             call_s = call_s if left_s is None else min(call_s, left_s)
             try:
@@ -160,9 +165,10 @@ class OpsCalls(Calls[M]):
             except ServiceUnavailable as error:
                 silence.goes_on(now, error)
                 pause_s, call_s = SILENCE_PAUSE_S, WAIT_FIRST_S
-            if last.done or (until is not None and time.monotonic() >= until):
+            if last.done or (until is not None and clock() >= until):
                 return last
-            await self._wire.sleep(pause_s if until is None else _no_longer(pause_s, until))
+            left_s = pause_s if until is None else until - clock()
+            await self._wire.sleep(max(min(pause_s, left_s), 0.0))
 
     async def _wait(self, job: str, call_s: float) -> WaitResult:
         request = ops.WaitJobRequest(job_id=job, timeout_s=call_s)
@@ -198,7 +204,11 @@ class OpsCalls(Calls[M]):
         what is not kept any more is a gap in a message, before its events. `silent` is as in
         `wait`; after SILENCE_MAX_S the error is raised (ServiceUnavailable, TryLater).
         """
-        silence, begun, job = Silence(silent), False, await self._wire.job_id(job, changes=False)
+        silence, begun, job = (
+            Silence(silent, self._wire.now),
+            False,
+            await self._wire.job_id(job, changes=False),
+        )
         while True:
             request = ops.WatchRequest(job_id=job, kinds=kinds, pool=pool, resume=since)
             try:
@@ -263,7 +273,3 @@ class OpsCalls(Calls[M]):
     async def story(self, key: str) -> ops.StoryResponse:
         """Return the recent transitions of one actor, with their causes."""
         return await self._wire.call(method("Story"), ops.StoryRequest(key=key))
-
-
-def _no_longer(pause_s: float, until: float) -> float:
-    return max(min(pause_s, until - time.monotonic()), 0.0)

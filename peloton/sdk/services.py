@@ -114,7 +114,7 @@ class ServiceCalls(Calls[M]):
     async def _watch(
         self, request: svc.WatchRequest, silent: Callable[[str], None] | None
     ) -> AsyncGenerator[WatchTold, None]:
-        silence, gap = Silence(silent), ""
+        silence, gap = Silence(silent, self._wire.now), ""
         for named in (*request.stateless_job_filter.job_ids, request.pod_filter.job_id):
             if named.value:
                 named.value = await self._wire.job_id(named.value, changes=False)

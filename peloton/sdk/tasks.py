@@ -5,7 +5,6 @@ A range is a pair of instance numbers, the second one excluded; no range means a
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
@@ -181,13 +180,13 @@ class TaskCalls(Calls[M]):
         that goes on may yet make it.
         """
         silence, start, run_id, job = (
-            Silence(None),
+            Silence(None, self._wire.now),
             0,
             run,
             await self._wire.job_id(job, changes=False),
         )
         while True:
-            asked_s, over = time.monotonic(), True
+            asked_s, over = self._wire.now(), True
             try:
                 if not run_id:
                     run_id = await self._begun(job, instance)

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
+from peloton.sdk.credentials import Credentials, Routes
+
 R = TypeVar("R")
 MetadataPairs = list[tuple[str, str]]
 
@@ -30,6 +32,12 @@ class Transport(Protocol):
     ) -> AsyncGenerator[Any, None]:
         """Yield the messages of a stream. Raises RpcError. To close it cancels the call."""
 
+    def routes(self, credentials: Credentials) -> Routes:
+        """Return the routes to addresses, with these credentials."""
+
+    def now(self) -> float:
+        """Return the time by which it waits, in seconds."""
+
     async def sleep(self, seconds: float) -> None: ...
 
     async def apart(self, function: Callable[..., R], *args: Any) -> R:
@@ -38,7 +46,17 @@ class Transport(Protocol):
     async def close(self, channels: Sequence[Any]) -> None: ...
 
 
-class BlockingTransport:
+class NetworkTransport:
+    """What the transports over a network share."""
+
+    def routes(self, credentials: Credentials) -> Routes:
+        return Routes(credentials)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+
+class BlockingTransport(NetworkTransport):
     """Blocks the thread of the caller: its coroutines never suspend."""
 
     grpc: Any = grpc

@@ -13,7 +13,6 @@ import getpass
 import itertools
 import random
 import threading
-import time
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -25,7 +24,7 @@ import grpc
 from peloton.pauses import Pauses
 from peloton.sdk import errors, sandbox, translate
 from peloton.sdk.addresses import Addresses
-from peloton.sdk.credentials import CallRoute, Credentials, Routes
+from peloton.sdk.credentials import CallRoute, Credentials
 from peloton.sdk.rpc import READ, How, RpcName, is_header_text
 from peloton.sdk.transports import MetadataPairs, Transport
 
@@ -99,12 +98,12 @@ class Wire:
     ) -> None:
         self.timeout_s = timeout_s
         self._transport = transport
-        self.sleep = transport.sleep
+        self.now, self.sleep = transport.now, transport.sleep
         self._addresses = addresses
         for name, text in credentials.login._asdict().items() if credentials.login else ():
             if not is_header_text(text):
                 raise errors.BadSpec("must be printable ASCII characters", field=name)
-        self._routes = Routes(credentials)
+        self._routes = transport.routes(credentials)
         self._channels: dict[str, Any] = {}
         self._reached: set[str] = set()
         self._lock = threading.Lock()
@@ -127,7 +126,7 @@ class Wire:
         """Return the answer, or raise an exception of `errors`. The deadline is for all
         attempts."""
         await self.fill(request, changes=how != READ)
-        until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        until = self.now() + (self.timeout_s if timeout_s is None else timeout_s)
         call = RpcCall(method, request, how, until)
         trouble: errors.PelotonError
         for turn in itertools.count(1):
@@ -146,7 +145,7 @@ class Wire:
             wait_s = PAUSES.after(turn) * random.uniform(0.5, 1.5)
             wait_s = max(wait_s, _retry_s(trouble) * random.uniform(1.0, 1.5))
             more = again and (self._addresses.patient or turn < ROUNDS_MAX)
-            if not more or time.monotonic() + wait_s >= until:
+            if not more or self.now() + wait_s >= until:
                 raise trouble from None
             await self.sleep(wait_s)
             self._addresses.refresh()
@@ -220,7 +219,7 @@ class Wire:
         """Call one address after another; raises `_Over`, or the error that one answered."""
         troubles: list[errors.PelotonError] = []
         for at, address in enumerate(addresses, 1):
-            left_s = _left_s(call)
+            left_s = self._left_s(call)
             if len(addresses) > 1 or (self._addresses.patient and not call.how.repeat):
                 # An address that is down must not use up the time of the next ones.
                 share_s = left_s / (len(addresses) - at + 1)
@@ -229,7 +228,7 @@ class Wire:
                     troubles.append(absent)
                     continue
                 # One that is up gets all the rest: a slow answer is not a missing one.
-                left_s = _left_s(call)
+                left_s = self._left_s(call)
             try:
                 answer = await self._send(call, address, wait_s=left_s)
             except errors.ServiceUnavailable as error:
@@ -343,6 +342,9 @@ class Wire:
             self.warned(text)
         return found
 
+    def _left_s(self, call: RpcCall) -> float:
+        return max(call.until - self.now(), 0.001)
+
     def _metadata(self, role: str, how: How) -> MetadataPairs:
         metadata = [
             ("rpc-caller", CALLER),
@@ -357,10 +359,6 @@ class Wire:
 
 
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"  # of the whole server: an empty request
-
-
-def _left_s(call: RpcCall) -> float:
-    return max(call.until - time.monotonic(), 0.001)
 
 
 class _NotBegun(Exception):

@@ -36,7 +36,8 @@ from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import ROOT, CreatePool, PoolConfig, pool_key
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.checks import ClusterChecks, nothing_is_left, outcomes_are_true
-from peloton.chaos.cluster.world.cluster import SIZES, ClusterSetup, SimulatedCluster, job_id
+from peloton.chaos.cluster.world.cluster import ClusterSetup, SimulatedCluster, job_id
+from peloton.chaos.cluster.world.furnished import SIZES
 from peloton.chaos.cluster.world.history import Operation
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.simulation.checkers import DecodedFrame

@@ -38,6 +38,7 @@ from peloton.gateway.access.permissions import Permissions, Rights
 from peloton.gateway.access.principals import SharedQuota
 from peloton.gateway.cluster.listing import gather
 from peloton.gateway.server.calls import CallContext, Later, is_hidden
+from peloton.gateway.server.execution import REAL
 from peloton.gateway.translate.strategy_choice import STANDARD_STRATEGIES, StrategyChoice
 from peloton.gateway.translate.texts import client_name
 from peloton.runtime.core.reading.listing import Best, Listed, ListViews
@@ -111,13 +112,12 @@ class ClusterClient:
         `images_run`: tasks with a container image are containers, if this daemon starts them.
         """
         self.cluster = cluster
-        self.notify = notify
-        self.images_run = images_run
-        self.strategies = strategies
-        self.secrets: SecretVault | None = None
-        """Those of jobs, if there can be any; set before anything is served."""
-        self.files: JobFileStore | None = None  # of jobs; the same, where we are beside the hosts
-        self.on_mesos = False  # whether hosts are those of Mesos, which do more for tasks; the same
+        self.notify, self.images_run, self.strategies = notify, images_run, strategies
+        # These are set before anything is served.
+        self.secrets: SecretVault | None = None  # those of jobs, if there can be any
+        self.files: JobFileStore | None = None  # of jobs, where we are beside the hosts
+        self.execution = REAL  # what the calls run on, and by which clocks
+        self.on_mesos = False  # whether hosts are those of Mesos, which do more for tasks
         self.permissions = permissions if permissions is not None else Permissions()
         self.places: list[SharedQuota] = []
         """What callers share a limited number of."""

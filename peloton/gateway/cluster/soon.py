@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TimesUp
@@ -20,12 +19,13 @@ def listed_soon(
 ) -> list[tuple[Any, ...]] | None:
     """Return the answers to these listings; None if one does not come, as its shard has no
     owner."""
-    until = time.monotonic() + READ_S_MAX
+    monotonic = cluster_client.execution.monotonic
+    until = monotonic() + READ_S_MAX
     futures: list[Future[Any]] = [cluster_client.cluster.ask(*ask) for ask in asks]
     found: list[tuple[Any, ...]] = []
     for future in futures:
         try:
-            answer = context.await_answer(future, max(until - time.monotonic(), 0.0))
+            answer = context.await_answer(future, max(until - monotonic(), 0.0))
         except TimesUp:
             return None
         if not isinstance(answer, tuple):

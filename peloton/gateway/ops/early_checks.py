@@ -7,7 +7,6 @@ however many callers ask. What cannot be read is left out, and never fails an an
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -69,7 +68,7 @@ class EarlyChecks:
         if not self._lock.acquire(timeout=READ_S_MAX):
             return self._known
         try:
-            now = time.monotonic()
+            now = self._cluster_client.execution.monotonic()
             if self._known is None or now >= self._read_at + KEPT_S:
                 views = self._read(context)
                 if views is not None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import signal as signals
-import time
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
@@ -126,7 +125,7 @@ class Ops:
         left out."""
         views = [view for view in found if _is_news(view) or view.instance in in_doubt] or found
         lots = lot_waits(views, cluster_client=self._cluster_client, context=context)
-        now = time.time()
+        now = self._cluster_client.execution.now()
 
         def why(view: slice_messages.InstanceView) -> Reason:
             if view.instance in in_doubt:

@@ -6,7 +6,6 @@ and no shard waits for a plan.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -72,7 +71,7 @@ class Plans:
             end(context, Code.UNIMPLEMENTED, text=text)
         planned = PlannedJob(parsed)
         with self._alone(context):
-            now = time.time()
+            now = self._cluster_client.execution.now()
             plan = plan_lots(self._copied(context), planned.lots(), now=now)
             views = all_hosts(self._cluster_client, context, labels=True)
             summaries = [view.summary for view in views]
@@ -149,7 +148,8 @@ class Plans:
             end(context, Code.INVALID_ARGUMENT, text=text, field="path")
         with self._alone(context):
             views = self._cluster_client.pool(GetPool(path=sent.path), context)
-            found = report(self._copied(context), sent.path, now=time.time()) if views else None
+            now = self._cluster_client.execution.now()
+            found = report(self._copied(context), sent.path, now=now) if views else None
         if found is None:
             end(context, Code.NOT_FOUND, text=f"no such pool: {sent.path}", field="path")
         rights = self._cluster_client.rights(context)
@@ -167,7 +167,7 @@ class Plans:
         of = self._copied(context)
         if pool != PLANNED and pool not in dict(of.pools):
             return _no_pool()
-        return plan_pool(of, pool, config=config, now=time.time())
+        return plan_pool(of, pool, config=config, now=self._cluster_client.execution.now())
 
     def _copied(self, context: Context) -> PoolsCopy:
         found = self._cluster_client.ask(ROOT, CopyPools(LOTS_MAX), context=context)

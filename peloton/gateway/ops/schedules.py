@@ -6,7 +6,6 @@ A request becomes a command for a schedule, after the checks that a job of it wo
 from __future__ import annotations
 
 import math
-import time
 from typing import Any, NoReturn
 
 from peloton.actors.respool.messages import GetPool
@@ -69,7 +68,7 @@ class Schedules:
         """Return when a schedule would make jobs, if it can be made."""
         spec = self._spec(sent.schedule, context)
         moments, found = Moments(spec.cron, zone_of(spec.zone)), wire.CheckScheduleResponse()
-        moment = moments.after(time.time())
+        moment = moments.after(self._cluster_client.execution.now())
         while moment is not None and len(found.moments) < MOMENTS_TOLD:
             found.moments.append(moment)
             moment = moments.after(moment)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from peloton.gateway.access.authentication import NOBODY
 from peloton.gateway.access.guard import CallCode, CallEnded
@@ -15,6 +15,8 @@ from peloton.gateway.server.served_calls import EndNote, ServedCall
 from peloton.runtime.core.principal import Principal
 from peloton.runtime.vocabulary import Key
 
+Wait: TypeAlias = Callable[[Future[Any], float], Any]
+"""Returns the result of a future, or raises TimeoutError after so many seconds."""
 LEFT = "the client left; a change may have happened"
 
 
@@ -40,9 +42,10 @@ def is_hidden(context: Any) -> bool:
 class CallContext:
     """The context of a call for methods on the pool: the used part of gRPC's interface."""
 
-    def __init__(self, call: ServedCall | None = None) -> None:
-        """Take the call; None for work that is not for one call."""
+    def __init__(self, call: ServedCall | None = None, *, wait: Wait = Future.result) -> None:
+        """Take the call; None for work that is not for one call, which waits by `wait`."""
         self._call = call
+        self._wait: Wait = wait if call is None else call.result_of
 
     @property
     def hidden(self) -> bool:
@@ -86,12 +89,12 @@ class CallContext:
         Raises TimeoutError after `wait_s`.
         """
         if self._call is None:
-            return future.result(wait_s)
+            return self._wait(future, wait_s)
         self._call.waits_for = future
         try:
             if self._call.cancelled:  # also before it was set
                 raise CancelledError
-            return future.result(wait_s)
+            return self._wait(future, wait_s)
         except CancelledError:
             future.cancel()
             raise CallEnded(CallCode.CANCELLED, LEFT) from None

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from concurrent.futures import Future
 from typing import Any
 
 from peloton.gateway.access.guard import CallCode, Guard
 from peloton.gateway.access.principals import SharedQuota
 from peloton.gateway.server.calls import LEFT, Later
-from peloton.gateway.server.long_calls import LOOP
+from peloton.gateway.server.execution import Execution
 from peloton.gateway.server.served_calls import ServedCall
 
 LOOK_S = 1.0
@@ -24,7 +23,8 @@ LOOK_S = 1.0
 class LaterAnswers:
     """Those of one server. `calls` has their places, guarded by `lock`."""
 
-    def __init__(self, calls: SharedQuota, lock: threading.Lock) -> None:
+    def __init__(self, calls: SharedQuota, lock: threading.Lock, *, execution: Execution) -> None:
+        self._execution = execution
         self._calls, self._lock = calls, lock
         self._later: dict[ServedCall, tuple[float, Later, str]] = {}  # with when they are late
         self._looks = False  # whether a look through those is due
@@ -32,10 +32,10 @@ class LaterAnswers:
     def answer(self, call: ServedCall, later: Later, *, name: str) -> None:
         """End a call with its answer once that is there; the call has its place already."""
         with self._lock:
-            self._later[call] = (time.monotonic() + later.wait_s, later, name)
+            self._later[call] = (self._execution.monotonic() + later.wait_s, later, name)
             first, self._looks = not self._looks, True
         if first:
-            LOOP.get().call_soon_threadsafe(self._end_late)
+            self._execution.loop().call_soon_threadsafe(self._end_late)
 
         # It must not hold `later`, which holds the future: what a call has made would be freed only
         # by the collector.
@@ -65,7 +65,7 @@ class LaterAnswers:
 
     def _end_late(self) -> None:
         """End the calls whose answers are late; on the loop, as long as any call waits."""
-        now_s = time.monotonic()
+        now_s = self._execution.monotonic()
         with self._lock:
             late = [(call, *found) for call, found in self._later.items() if found[0] <= now_s]
             for call, *_ in late:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -41,10 +40,6 @@ class _Loop:
                 threading.Thread(target=run, name="gateway-loop", daemon=True).start()
             return self._loop
 
-    def call(self, coroutine: Any) -> Future[Any]:
-        """Run a coroutine there, from another thread."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.get())
-
 
 LOOP = _Loop()
 
@@ -74,7 +69,7 @@ class LongCall(CallContext):
 
     async def share(self, work: Callable[..., Any], *args: Any) -> Any:
         """Call something that blocks, for more calls than this one, which may end first."""
-        return await self._run(work, *args, CallContext())
+        return await self._run(work, *args, CallContext(wait=self._core.result_of))
 
     async def shown(self, message: Any) -> bytes:
         """Return a message as the caller may see it."""

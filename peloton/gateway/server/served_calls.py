@@ -89,6 +89,10 @@ class ServedCall(ABC):
         left_s = self.deadline_s - time.time()
         return max(left_s, 0.0) if left_s < FAR_S else None
 
+    def result_of(self, future: Future[Any], wait_s: float) -> Any:
+        """Wait for the result of a future, on a thread that may block. Raises TimeoutError."""
+        return future.result(wait_s)
+
     def read(self, then: Callable[[bytes | None], None]) -> None:
         """Receive the next message of the client; None if no further one comes.
 

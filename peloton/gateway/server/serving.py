@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from peloton.gateway.access.authentication import SECRETS, UNIX, Authentication,
 from peloton.gateway.access.guard import CallCode, CallEnded, Guard
 from peloton.gateway.access.principals import SharedQuota, claimed, host_of
 from peloton.gateway.server.calls import CallContext, Later
-from peloton.gateway.server.carrier import call_server
+from peloton.gateway.server.execution import REAL, Execution
 from peloton.gateway.server.gate import (
     AnswerGate,
     Begin,
@@ -43,7 +43,7 @@ from peloton.gateway.server.gate import (
 from peloton.gateway.server.inner_calls import InnerAnswer, InnerCall, InnerRequest
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.later_answers import LaterAnswers
-from peloton.gateway.server.long_calls import LOOP, LongCall
+from peloton.gateway.server.long_calls import LongCall
 from peloton.gateway.server.receiving import answer_next, parsed, take_one
 from peloton.gateway.server.served_calls import ServedCall
 
@@ -74,16 +74,17 @@ class Server:
         *,
         authentication: Authentication,
         gates: GateOf = no_gate,
-        answers: AnswerGate | None = None,
+        execution: Execution = REAL,
     ) -> None:
-        """Take the options and gates.
+        """Take the options and gates, and what the calls run on.
 
         `gates` returns the gate of each method by its full name, and raises if it has no row.
-        `answers` is the gate that all answers pass.
         """
         self._authentication, self._gates = authentication, gates
-        self._answers = answers or OpenAnswers()
-        self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="gateway")
+        self.answers: AnswerGate = OpenAnswers()
+        """The gate that all answers pass; another one is set before anything is served."""
+        self._execution = execution
+        self._pool = execution.threads(THREADS_MAX)
         self.calls = SharedQuota("calls that wait")
         """Those that need a thread of the pool, or wait for a `Later`."""
         self.places: Sequence[SharedQuota] = (self.calls, intake.shares)
@@ -91,7 +92,7 @@ class Server:
         self.administers: Callable[[CallContext], bool] = lambda context: True
         """Whether a caller may have the places that are kept for administrators."""
         self._lock = threading.Lock()
-        self._later = LaterAnswers(self.calls, self._lock)
+        self._later = LaterAnswers(self.calls, self._lock, execution=execution)
         self._long: dict[asyncio.Task[None], None] = {}
         self._stopping = False
         self.locked: Callable[[str], str] = lambda method: ""
@@ -103,7 +104,7 @@ class Server:
         most = LONG_CALLS_MAX + 2 * CALLS_MAX
         intake.administers = lambda call: self.administers(CallContext(call))
         self._intake, self._open_intake = intake, intake.for_open_calls()
-        self._core = call_server(
+        self._core = execution.carrier(
             options, self._begin, calls_max=most, intake=intake, open_intake=self._open_intake
         )
 
@@ -149,11 +150,12 @@ class Server:
 
     def stop(self, grace_s: float | None = None) -> Stopping:
         """Stop: refuse new calls, end long ones, give others `grace_s`; all end UNAVAILABLE."""
-        return Stopping(LOOP.call(self._stop(grace_s)))
+        stop = self._stop(grace_s)
+        return Stopping(asyncio.run_coroutine_threadsafe(stop, self._execution.loop()))
 
     def call(self, request: InnerRequest) -> Future[InnerAnswer]:
         """Make a call from inside of this process; the future never raises."""
-        call = InnerCall(request, intake=self._intake, loop=LOOP.get())
+        call = InnerCall(request, intake=self._intake, loop=self._execution.loop())
 
         def begin() -> None:
             with Guard(call.end, request.path):
@@ -161,7 +163,7 @@ class Server:
                     raise CallEnded(CallCode.UNAVAILABLE, STOPPING)
                 self._admitted(call)
 
-        LOOP.get().call_soon_threadsafe(begin)
+        self._execution.loop().call_soon_threadsafe(begin)
         return call.answer
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
@@ -203,7 +205,7 @@ class Server:
         self._admitted(call)
 
     def _admitted(self, call: ServedCall) -> None:
-        call.said = partial(self._answers.status, context=CallContext(call))
+        call.said = partial(self.answers.status, context=CallContext(call))
         locked = self.locked(self._named.get(call.method, ""))
         if locked:
             self._refuse_locked(call, locked)
@@ -242,16 +244,16 @@ class Server:
             if isinstance(found, Later):
                 encode = found.encode
                 return found._replace(
-                    encode=lambda got: self._answers.at_once(encode(got), context, kind=answered)
+                    encode=lambda got: self.answers.at_once(encode(got), context, kind=answered)
                 )
-            return None if found is None else self._answers.at_once(found, context, kind=answered)
+            return None if found is None else self.answers.at_once(found, context, kind=answered)
 
         def work(received: list[bytes], call: CallContext) -> bytes:
             # From here on only what was parsed is kept, not the bytes as well.
             request = parsed(sent, received.pop())
             if gate is not None:
                 gate.check(request, call)
-            return self._answers.encoded(method(request, call), call)
+            return self.answers.encoded(method(request, call), call)
 
         return gated(gate, self._short_call(work, first, name=name))
 
@@ -302,7 +304,7 @@ class Server:
     ) -> Begin:
         async def answer(call: ServedCall, data: bytes) -> None:
             with Guard(call.end, name):
-                long = LongCall(call, run=self.run, name=name, answers=self._answers, kind=answered)
+                long = LongCall(call, run=self.run, name=name, answers=self.answers, kind=answered)
                 found = await method(parsed(sent, data), long)
                 call.end(message=None if found is None else await long.shown(found))
 
@@ -317,7 +319,7 @@ class Server:
             if len(data) > LONG_CALL_BYTES_MAX:
                 text = f"a request of {len(data)} bytes: {name} takes {LONG_CALL_BYTES_MAX}"
                 raise CallEnded(CallCode.RESOURCE_EXHAUSTED, text)
-            LOOP.get().call_soon_threadsafe(begin, call, data)
+            self._execution.loop().call_soon_threadsafe(begin, call, data)
 
         return lambda call: take_one(call, take, name=name)
 

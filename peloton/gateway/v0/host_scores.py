@@ -6,7 +6,6 @@ A host with a task that may not be preempted is left out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -48,7 +47,7 @@ def cheapest_hosts(cluster_client: ClusterClient, context: Context) -> list[str]
     }
     named = {job for some in runs.values() for job, _ in some}
     jobs = _jobs(cluster_client, named, context=context)
-    now_s = time.time()
+    now_s = cluster_client.execution.now()
     scores = [
         score_of(host, some, jobs=jobs, now_s=now_s)
         for host, some in runs.items()

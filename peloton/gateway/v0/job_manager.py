@@ -6,7 +6,6 @@ answered by `unimplemented.py`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,7 +96,7 @@ class JobManager:
             return job.QueryResponse()
         try:
             rights = self._cluster_client.rights(context)
-            query = list_query(sent, now_s=time.time(), rights=rights)
+            query = list_query(sent, now_s=self._cluster_client.execution.now(), rights=rights)
             found = self._cluster_client.listing(query, context)
             if includes_archived(query):
                 found = with_archived(self._cluster_client, query, found=found, context=context)
@@ -121,7 +120,7 @@ class JobManager:
             return None
         try:
             rights = self._cluster_client.rights(context)
-            query = list_query(sent, now_s=time.time(), rights=rights)
+            query = list_query(sent, now_s=self._cluster_client.execution.now(), rights=rights)
             if includes_archived(query):
                 return None  # to read the archive takes long
             found = self._cluster_client.listing_at_once(query)

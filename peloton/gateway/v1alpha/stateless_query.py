@@ -6,7 +6,6 @@ that the caller may not see are left out; a result that is incomplete is refused
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
 from peloton.actors.job.messages import GetJob, JobSummary, JobView
@@ -41,7 +40,7 @@ def query_jobs(
     request = job.QueryRequest(spec=to_query_v0(sent.spec))
     try:
         rights = cluster_client.rights(context)
-        asked = list_query(request, now_s=time.time(), rights=rights)
+        asked = list_query(request, now_s=cluster_client.execution.now(), rights=rights)
         found = cluster_client.listing(asked, context)
         if includes_archived(asked):
             found = with_archived(cluster_client, asked, found=found, context=context)

@@ -10,7 +10,8 @@ from peloton.actors.host.quarantine import QUARANTINE_S
 from peloton.actors.job.stages import JobStates
 from peloton.actors.task.messages import End, RunOutcome
 from peloton.chaos.cluster.checked import CheckedCluster
-from peloton.chaos.cluster.world.cluster import SIZES, ClusterSetup
+from peloton.chaos.cluster.world.cluster import ClusterSetup
+from peloton.chaos.cluster.world.furnished import SIZES
 from peloton.chaos.cluster.world.machines import FAILURE, SUCCESS, Fate
 from peloton.runtime.vocabulary import Key
 

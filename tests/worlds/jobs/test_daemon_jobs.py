@@ -33,7 +33,8 @@ from peloton.actors.resources import UNIT, Resources
 from peloton.actors.task.messages import SLICE_SIZE
 from peloton.chaos.cluster.checked import CheckedCluster
 from peloton.chaos.cluster.work.everywhere import DaemonsRun
-from peloton.chaos.cluster.world.cluster import HOST_CAPACITY, SIZES, ClusterSetup, job_id, job_spec
+from peloton.chaos.cluster.world.cluster import HOST_CAPACITY, ClusterSetup, job_id, job_spec
+from peloton.chaos.cluster.world.furnished import SIZES
 from peloton.chaos.cluster.world.machines import FAILURE, MACHINE_BACKEND, Fate, machine_report
 from peloton.placement.messages import Constraint, Label
 from peloton.runtime.vocabulary import Key, Refused, key

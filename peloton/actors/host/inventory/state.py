@@ -121,7 +121,7 @@ class Hosts:
 
     def put(self, key: Key, *, old: Host | None, new: Host | None) -> None:
         """Apply the change of a host's state."""
-        self.capacity = self.capacity + _capacity(new) - _capacity(old)
+        self.capacity = self.capacity + counted_capacity(new) - counted_capacity(old)
         self._follow_task_holds(key, old=_task_holds(self.hosts.get(key)), new=_task_holds(new))
         if self._recovered is not None:
             self._recovered[key] = None
@@ -194,7 +194,7 @@ def _task_holds(host: Host | None) -> tuple[TaskHold, ...]:
     return () if host is None or host.removed else host.task_holds
 
 
-def _capacity(host: Host | None) -> Resources:
+def counted_capacity(host: Host | None) -> Resources:
     """Return what a host adds to the cluster's capacity.
 
     A lost host adds nothing, a host in maintenance what its runs still hold: these are charged to

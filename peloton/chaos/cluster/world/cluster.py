@@ -15,37 +15,28 @@ from typing import Any, NamedTuple
 
 from peloton.actors.engine.messages import AskSubscription, OpenBackend
 from peloton.actors.host import messages as host_messages
-from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
 from peloton.actors.host.stages import HostStates
 from peloton.actors.job.kind import FINISHED_JOBS_MAX
 from peloton.actors.job.messages import CreateJob, StartInstances, job_key
-from peloton.actors.job.notice_messages import NOTIFIER
 from peloton.actors.job.slice.parking import ParkingPolicy
 from peloton.actors.job.slice.task_config import Command, TaskConfig
 from peloton.actors.job.spec import JobSpec
 from peloton.actors.job.workflow.messages import RestartJob
 from peloton.actors.resources import UNIT, Resources
-from peloton.actors.respool.messages import ROOT, CreatePool, OpenRoot, PoolConfig, pool_key
+from peloton.actors.respool.messages import ROOT, CreatePool, PoolConfig, pool_key
 from peloton.actors.respool.reclaims import PreemptionPolicy
-from peloton.actors.schedule.messages import RIGHTS
-from peloton.assembly.kinds import SERVICE_MESSAGES, ArchivePolicy, kinds
-from peloton.assembly.placer_service import PlacerService
+from peloton.assembly.kinds import ArchivePolicy, kinds
 from peloton.chaos.cluster.world import view
 from peloton.chaos.cluster.world.clients import Clients
-from peloton.chaos.cluster.world.faulty_backend import FaultyBackend, MachineLink
 from peloton.chaos.cluster.world.feed_readers import FeedReader
+from peloton.chaos.cluster.world.furnished import ROLES, SIZES, FurnishedWorld
 from peloton.chaos.cluster.world.history import Operation
-from peloton.chaos.cluster.world.listener import Listener, SimulatedNotifier, SimulatedRights
 from peloton.chaos.cluster.world.machines import (
-    MACHINE_BACKEND,
     Fate,
-    Machines,
     RunFates,
-    machine_report,
 )
 from peloton.chaos.cluster.world.subscription import (
     MACHINES_ENGINE,
-    MACHINES_LINK,
     EngineLink,
     Master,
 )
@@ -53,11 +44,8 @@ from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.shells.daemon_context import DaemonLimits
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.simulation.twice import TwiceCheck
-from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, key, kind_of
 
-SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
-ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
 HOST_CAPACITY = Resources(4 * UNIT, 4096 * UNIT, 4096 * UNIT, 0)
 NEED = Resources(UNIT, UNIT, 0, 0)
 SETUP_EVERY_S = 3.0
@@ -90,8 +78,8 @@ class ClusterSetup(NamedTuple):
     parking: ParkingPolicy = ParkingPolicy()
 
 
-class SimulatedCluster:
-    """A world with kinds, machines, hosts, a pool and clients."""
+class SimulatedCluster(FurnishedWorld):
+    """A furnished world with hosts, a pool and clients."""
 
     def __init__(
         self,
@@ -112,16 +100,9 @@ class SimulatedCluster:
         self.twice = TwiceCheck(restarts)
         if setup.twice:
             found = self.twice.watched(found)
-        self.world = World(found, seed=seed, sizes=sizes, limits=setup.limits)
+        super().__init__(found, seed=seed, fates=setup.fates, sizes=sizes, limits=setup.limits)
         self.world.furnish_s_max = setup.furnish_s_max
         self.setup = setup
-        self.world.furnish = self._furnish
-        self.world.services = SERVICE_MESSAGES
-        # `BackendFaults` are for orders
-        self.world.sends.spared = (kind_of(MACHINE_BACKEND), kind_of(MACHINES_LINK))
-        self.machines = Machines(setup.fates)
-        self.backend = MachineLink(self.world, self.machines)
-        self.listener = Listener(self.world)
         self.clients = Clients(self.world, random.Random(f"{seed} clients"))
         self.hosts = [key("host", f"h{number}") for number in range(hosts)]
         self.master: Master | None = None
@@ -130,9 +111,6 @@ class SimulatedCluster:
             self.backend.address, self.backend.carrier = MACHINES_ENGINE, self.master.who
         self.jobs: list[Key] = []
         self.readers: list[FeedReader] = []
-        self.placers: dict[str, PlacerService] = {}
-        """The placer of each daemon, in its present life, by the daemon's name."""
-        self._inventories = [inventory_key(number) for number in range(sizes["hostmgr"])]
         for number in range(daemons):
             roles = setup.roles[number] if number < len(setup.roles) else ROLES
             self.world.start(f"d{number + 1}", roles=roles)
@@ -186,23 +164,15 @@ class SimulatedCluster:
         """Return every crowd that is in memory at an owner."""
         return self.world.crowds()
 
-    # ---- inside ----
-
-    def _furnish(self, daemon: SimulatedDaemon) -> None:
+    def furnish_backend(self, daemon: SimulatedDaemon) -> None:
+        """Register what takes the orders of hosts: of machines that exist once, the link."""
         if self.master is None:
-            backend = FaultyBackend(self.backend, daemon)
-            daemon.region.register_service("backend", backend, outward=True)
+            super().furnish_backend(daemon)
         else:
             link = EngineLink(self.backend, self.master, daemon=daemon, hosts=self.hosts)
             daemon.region.register_service("link", link, outward=True)
-        notifier = SimulatedNotifier(self.listener, daemon)
-        daemon.region.register_service(NOTIFIER, notifier, outward=True)
-        daemon.region.register_service(RIGHTS, SimulatedRights(self.listener), outward=True)
-        if "placement" in daemon.roles:
-            placer = self.placers[daemon.name] = PlacerService(self._inventories)
-            daemon.region.register_service("placer", placer, role="placement")
-        else:
-            daemon.region.routes.roles["placer"] = "placement"  # it is on other daemons
+
+    # ---- inside ----
 
     def _set_up(self) -> None:
         """Send the configs of all hosts and pools as the operator until all of them exist."""
@@ -234,11 +204,10 @@ class SimulatedCluster:
         )
         config = self.pool_config(capacity.times(len(self.hosts)))
         return [
-            Envelope(ROOT, OpenRoot()),
+            *self.openings(),
             *(() if self.master is None else (Envelope(MACHINES_ENGINE, OpenBackend()),)),
-            *(Envelope(inventory, OpenInventory()) for inventory in self._inventories),
             *(Envelope(host, configured) for host in self.hosts),
-            *(machine_report(host, host_messages.BackendUp(), of=address) for host in self.hosts),
+            *(self.up(host) for host in self.hosts),
             Envelope(STORM_POOL, CreatePool(config)),
         ]
 
