@@ -1,7 +1,8 @@
-"""For tests against a scheduler or an extension: a cluster as a fixture, scripts, assertions.
+"""For tests against a scheduler or an extension: clusters as fixtures, scripts, assertions.
 
-pytest finds the fixture `cluster` (`cluster.py`): the whole control plane in the test's process, in
-virtual time. What a test says beside it is in `behaviour.py` and `assertions.py`.
+pytest finds the fixtures `cluster` (`cluster.py`: the whole control plane in the test's process, in
+virtual time) and `fleet` (`fleet.py`: real daemons). What a test says beside them is in
+`behaviour.py`, `assertions.py` and, with Hypothesis, `strategies.py`.
 
 This file imports nothing: pytest loads `plugin.py`, and so this package, in every run.
 """

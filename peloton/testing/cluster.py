@@ -32,7 +32,7 @@ from peloton.sdk.errors import BadSpec, NotFound, PelotonError
 from peloton.sdk.transport import Transport
 from peloton.testing.behaviour import Attempt, Behaviour, Does, behaviour_of, succeeds
 from peloton.testing.in_process import InProcessRoutes
-from peloton.testing.jobs import DEFAULT_POOL_PATH, JobHandle, JobShape, shaped_spec
+from peloton.testing.jobs import DEFAULT_POOL_PATH, JobHandle, JobShape, spec_for
 from peloton.testing.outcomes import called_outcome, scripted_outcome
 from peloton.testing.served_world import ClusterShape, ServedWorld
 
@@ -193,9 +193,7 @@ class Cluster:
         **shape: Unpack[JobShape],
     ) -> JobHandle:
         """Submit a job: a whole spec of v0, or one of this shape; `does` scripts its tasks."""
-        if spec is not None and shape:
-            raise TypeError("a job has either a spec or a shape, got both")
-        wanted = dict(spec) if spec is not None else shaped_spec(shape)
+        wanted = spec_for(spec, shape)
         job = self._drawn_id()
         if does is not None:
             self._scripts[job] = does

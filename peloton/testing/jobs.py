@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypedDict
 
 from peloton.sdk.client import Client
@@ -70,6 +70,13 @@ def shaped_spec(shape: JobShape | None = None) -> dict[str, Any]:
             "command": {"shell": True, "value": wanted["command"]},
         },
     }
+
+
+def spec_for(spec: Mapping[str, Any] | None, shape: JobShape) -> dict[str, Any]:
+    """Return the spec, or one of the shape if there is none. Raises TypeError for both."""
+    if spec is not None and shape:
+        raise TypeError("a job has either a spec or a shape, got both")
+    return dict(spec) if spec is not None else shaped_spec(shape)
 
 
 class Place(Protocol):

@@ -1,4 +1,4 @@
-"""The pytest plug-in: the fixture `cluster`, and the marker that shapes it.
+"""The pytest plug-in: the fixtures `cluster` and `fleet`, and the markers that shape them.
 
 pytest loads this module in every run where Peloton is installed, so nothing else is imported before
 a fixture is asked for.
@@ -7,20 +7,26 @@ a fixture is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from peloton.testing.cluster import Cluster
+    from peloton.testing.fleet import Fleet
 
-CLUSTER_MARK = "peloton_cluster"
+CLUSTER_MARK, FLEET_MARK = "peloton_cluster", "peloton_fleet"
 T = TypeVar("T", bound=NamedTuple)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
-    config.addinivalue_line("markers", f"{CLUSTER_MARK}(**shape): fields of ClusterShape")
+    for mark, kind, of in (
+        (CLUSTER_MARK, "ClusterShape", "cluster"),
+        (FLEET_MARK, "FleetShape", "fleet"),
+    ):
+        config.addinivalue_line("markers", f"{mark}(**shape): fields of {kind} for `{of}`")
 
 
 @pytest.fixture
@@ -33,6 +39,18 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     from peloton.testing.served_world import ClusterShape
 
     with Cluster(_shaped(request, CLUSTER_MARK, shape=ClusterShape())) as made:
+        yield made
+
+
+@pytest.fixture
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+    """Real daemons as processes of their own, in real time; they end with the test.
+
+    `@pytest.mark.peloton_fleet(hosts=5)` sets fields of `FleetShape`.
+    """
+    from peloton.testing.fleet import Fleet, FleetShape
+
+    with Fleet(tmp_path / "fleet", _shaped(request, FLEET_MARK, shape=FleetShape())) as made:
         yield made
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,12 +16,12 @@ from typing import Any
 
 from peloton.sdk.client import Client
 from peloton.sdk.errors import PelotonError
+from peloton.testing.serving_process import ServingProcess
 from tests import processes
 from tests.cli.terminal import typed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
-STOP_MAX_S = 60.0
 WAIT_MAX_S = 90.0
 """For what happens within a second, on a machine that has other things to do."""
 KEEPER = b"/keeper/__main__.py"
@@ -31,21 +29,18 @@ KEEPER = b"/keeper/__main__.py"
 ENDED = ("SUCCEEDED", "FAILED", "KILLED")
 
 
-class Cluster:
+class Cluster(ServingProcess):
     """One minicluster; it may be killed and started again on the same folder."""
 
     def __init__(self, folder: Path, *options: str, **settings: Any) -> None:
         """`settings` are written to its file, beside the options."""
-        self.folder = folder
+        super().__init__(folder)
         self.options = options
         if settings:
             file = folder / "cluster.yaml"
             file.write_text(json.dumps(settings))
             self.options = (*options, "--cluster", str(file))
         self._hosts = "hosts" in settings or bool({"--hosts", "--cluster"} & {*options})
-        self.process: subprocess.Popen[str] | None = None
-        self.address = ""
-        self.warnings: list[str] = []
 
     def words(self) -> list[str]:
         """What is typed behind the name of the program."""
@@ -56,37 +51,6 @@ class Cluster:
             *(() if self._hosts else ("--hosts", "3")),
             *self.options,
         ]
-
-    def start(self) -> Cluster:
-        """Start, and wait until it serves."""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "peloton", *self.words()],
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "stderr").open("a"),
-            text=True,
-        )
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("ready: grpc "):
-                self.address = line.split()[-1]
-                return self
-        raise AssertionError(f"the cluster did not start:\n{self.errors()}")
-
-    def errors(self) -> str:
-        """What it wrote to stderr, over all its lives."""
-        return (self.folder / "stderr").read_text()
-
-    def kill(self) -> None:
-        """`kill -9`."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(STOP_MAX_S)
 
     def client(self, timeout_s: float = 60.0) -> Client:
         """A client of the running cluster."""
@@ -111,9 +75,10 @@ def running(folder: Path, *options: str, **settings: Any) -> Iterator[Cluster]:
 def started(cluster: Cluster) -> Iterator[Cluster]:
     """This one, which is gone afterwards, with its tasks."""
     try:
-        yield cluster.start()
+        cluster.start()
+        yield cluster
     finally:
-        if cluster.process is not None and cluster.process.poll() is None:
+        if cluster.runs:
             cluster.kill()
         end_keeper(cluster.folder)
 

@@ -20,6 +20,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.sdk.client import Client
 from peloton.sdk.errors import Denied
 from peloton.settings import access_files
+from peloton.testing.serving_process import STOP_S_MAX
 from tests.cli import terminal
 from tests.cli.terminal import Printed
 from tests.e2e import cluster as c
@@ -242,4 +243,4 @@ def test_open_loopback_serves_the_originals_clients_and_says_so(tmp_path: Path) 
                 client.jobs.query()
         finally:
             process.send_signal(signal.SIGTERM)
-            assert process.wait(c.STOP_MAX_S) == 0
+            assert process.wait(STOP_S_MAX) == 0

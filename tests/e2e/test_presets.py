@@ -15,6 +15,7 @@ from peloton.backends.keeper_folder import KeeperOwner
 from peloton.runtime.adapters.sqlite_store import SqliteJournal
 from peloton.sdk.client import Client
 from peloton.settings.daemon import ALONE_SHARDS
+from peloton.testing.serving_process import STOP_S_MAX
 from tests.e2e import cluster as c
 
 HOSTS = [{"name": f"peloton-mesos-agent{number}"} for number in range(3)]
@@ -45,7 +46,7 @@ def daemon(folder: Path) -> Iterator[Client]:
                 yield client
         finally:
             process.terminate()
-            assert process.wait(c.STOP_MAX_S) == 0
+            assert process.wait(STOP_S_MAX) == 0
 
 
 def running(client: Client, job: str) -> bool:

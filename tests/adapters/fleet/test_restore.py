@@ -26,6 +26,7 @@ from peloton.runtime.adapters import cassandra_schema
 from peloton.runtime.adapters.cassandra_session import CassandraSettings, connect
 from peloton.sdk.client import Client
 from peloton.sdk.errors import NotFound
+from peloton.testing.serving_process import STOP_S_MAX
 from tests import processes
 from tests.adapters.test_daemon_wiring import SHARDS
 from tests.cli.terminal import typed
@@ -114,7 +115,7 @@ class Fleet:
         for name in names or (*self.running,):
             process = self.running.pop(name)
             process.send_signal(by)
-            process.communicate(timeout=c.STOP_MAX_S)
+            process.communicate(timeout=STOP_S_MAX)
 
     def raise_level(self) -> None:
         """Until then instances cannot be restarted, nor hosts be maintained."""
