@@ -6,6 +6,7 @@ has to be maintained.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from importlib import import_module
 from pkgutil import walk_packages
@@ -16,8 +17,12 @@ from peloton import api, private
 from peloton.gateway.translate.short_names import SHORT
 
 
+@functools.cache
 def services() -> dict[str, list[str]]:
-    """Return every service of the contract under its full names, with its methods."""
+    """Return every service of the contract under its full names, with its methods.
+
+    It is constant, and shared: a process may have many servers, as tests do.
+    """
     found: dict[str, list[str]] = {}
     for service in described_services():
         methods = [method.name for method in service.methods]
@@ -35,6 +40,7 @@ def described_services() -> Iterator[ServiceDescriptor]:
                 yield from import_module(module.name).DESCRIPTOR.services_by_name.values()
 
 
+@functools.cache
 def refusals() -> dict[str, str]:
     """Return the answer to each call of the contract that nothing serves, by its path."""
     return {
