@@ -144,11 +144,13 @@ class Cluster:
         It notices as with a real one: the host is unreachable, and after 60 s what ran there is
         lost.
         """
-        self.inside.backend.switch_off(self._host(name))
+        with self.inside.time.lock:
+            self.inside.backend.switch_off(self._host(name))
 
     def return_host(self, name: str) -> None:
         """Switch a machine that was lost on again; it comes back empty."""
-        self.inside.backend.mend(self._host(name))
+        with self.inside.time.lock:
+            self.inside.backend.mend(self._host(name))
 
     # ---- daemons ----
 
@@ -159,11 +161,13 @@ class Cluster:
         """
         if daemon and daemon not in self._daemons:
             raise ValueError(f"daemon: there is {', '.join(self._daemons)}, got {daemon!r}")
-        self.inside.kill((daemon,) if daemon else self._daemons)
+        with self.inside.time.lock:
+            self.inside.kill((daemon,) if daemon else self._daemons)
 
     def restart(self) -> None:
         """Begin all daemons that were killed, and return when they own their shards again."""
-        self.inside.start(self._daemons)
+        with self.inside.time.lock:
+            self.inside.start(self._daemons)
         self._settle(self.inside.ready)
 
     # ---- jobs ----
@@ -217,12 +221,10 @@ class Cluster:
         labelled = tuple(Label(*pair) for pair in sorted(labels.items()))
         found = [key("host", name) for name in names]
         address = self.inside.backend.address
-        self.inside.tell(
-            [
-                *(Envelope(host, ConfigureHost(capacity, labelled, address)) for host in found),
-                *(self.inside.up(host) for host in found),
-            ]
-        )
+        configured = ConfigureHost(capacity, labelled, address)
+        with self.inside.time.lock:
+            self.inside.tell([Envelope(host, configured) for host in found])
+            self.inside.tell([self.inside.up(host) for host in found])
         self._settle(lambda: self.inside.are_up(found))
         self._fit_default_pool()
 

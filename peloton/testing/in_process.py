@@ -180,7 +180,8 @@ class _Method:
             raise InProcessError(grpc.StatusCode.UNAVAILABLE, NOBODY)
         metadata = tuple(how.get("metadata") or ())
         data = self._encode(request)
-        return server.begin(self._path, data, metadata=metadata, timeout_s=how.get("timeout"))
+        with self._channel.time.lock:
+            return server.begin(self._path, data, metadata=metadata, timeout_s=how.get("timeout"))
 
 
 class _Stream:

@@ -98,7 +98,8 @@ class VirtualTime:
         self.loop = VirtualLoop(world)
         self.chores: deque[Callable[[], object]] = deque()
         """What tasks do: called between two steps, so that they may call the cluster."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held by who steps, and by who changes anything from another thread."""
         self._patient_until = world.now + PATIENCE_S
 
     def now(self) -> float:
@@ -135,7 +136,7 @@ class VirtualTime:
         often than every `ASK_EVERY_S`, as its calls make things happen themselves.
         """
         end = self.world.now + within_s
-        with self._lock:
+        with self.lock:
             self._patient_until = end + PATIENCE_S
             self.world.later.at(end, lambda: None)
             self._settle()
@@ -156,7 +157,7 @@ class VirtualTime:
 
         Raises WaitsForEver if a test has called and done nothing else for so long.
         """
-        with self._lock:
+        with self.lock:
             end = self._patient_until if until is None else min(until, self._patient_until)
             if self._steps(reached, end):
                 return True
