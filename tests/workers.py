@@ -34,6 +34,7 @@ GROUPS = {
         "tests/contracts/test_journal",
         "tests/contracts/test_round",
         "tests/contracts/test_secret_store.py",
+        "tests/testing/test_fleet_servers.py",
     ),
     "zookeeper": (
         "tests/adapters/mesos/test_leading_master.py",

@@ -78,6 +78,7 @@ def behaviour_of(does: Does, attempt: Attempt) -> Behaviour:
     """Return what a run does by a script. Raises TypeError for a script that says nothing."""
     if isinstance(does, Behaviour):
         return does
+    found: Behaviour | None
     if callable(does):
         found = does(attempt)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import grpc
 
@@ -100,7 +100,7 @@ class InProcessServer(CallServer):
     def die(self) -> None:
         """Lose all connections, as when the process is killed."""
         for call in [*self._calls]:
-            call.leave(grpc.StatusCode.UNAVAILABLE, LOST)
+            cast(InProcessCall, call).leave(grpc.StatusCode.UNAVAILABLE, LOST)
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Return 0: there is no port."""
@@ -123,7 +123,7 @@ class InProcessServer(CallServer):
     def _destroy(self) -> None: ...
 
 
-class InProcessError(grpc.RpcError):
+class InProcessError(grpc.RpcError):  # type: ignore[misc]
     """The status of a call that did not end well, as gRPC raises it."""
 
     def __init__(self, code: grpc.StatusCode, details: str, *, trailing: Any = ()) -> None:

@@ -21,13 +21,14 @@ from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.cluster.sandboxes import SandboxFiles
 from peloton.gateway.grpc_server import ServerOptions, build_server
 from peloton.gateway.server.execution import Execution
-from peloton.gateway.translate.strategy_choice import BY_TYPE, StrategyChoice
+from peloton.gateway.translate.strategy_choice import StrategyChoice
 from peloton.placement.strategies import Strategy
 from peloton.runtime.core.turning.envelope import Envelope
 from peloton.runtime.kinds import Kind
 from peloton.runtime.simulation.daemon import SimulatedDaemon
 from peloton.runtime.vocabulary import Key
 from peloton.settings.notify import LOOPBACK, AllowedUrls
+from peloton.settings.placement import BY_TYPE
 from peloton.testing.in_process import InProcessServer
 from peloton.testing.virtual_time import AtOnce, VirtualTime
 

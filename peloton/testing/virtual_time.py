@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as TimesUp
-from typing import Any
+from contextvars import Context
+from typing import Any, TypeVarTuple
 
 from peloton.runtime.simulation.world import World
 
+Ts = TypeVarTuple("Ts")
 AHEAD_S = 1e-6
 """The loop's clock is ahead by this, so that no wake-up comes too early by a rounding."""
 PATIENCE_S = 6 * 3600.0
@@ -43,19 +45,25 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual seconds since the world began."""
         return self._world.elapsed_s + AHEAD_S
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         """Call it in the next turn."""
         self.due = True
         return super().call_soon(callback, *args, context=context)
 
     def call_soon_threadsafe(
-        self, callback: Any, *args: Any, context: Any = None
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Call it in the next turn; all callers have the lock of the time."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Any, *args: Any, context: Any = None
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call it at this time, to which the world then steps."""
         handle = super().call_at(when, callback, *args, context=context)

@@ -10,7 +10,6 @@ from peloton.sdk.errors import BadSpec, ServiceUnavailable
 from peloton.testing.assertions import assert_counts, assert_waits_because
 from peloton.testing.fleet import Fleet, FleetShape
 from tests.processes import naming
-from tests.servers import cassandra, zookeeper
 
 BAD = [
     (FleetShape(backend="mesos"), "backend: must be process or simulated, got 'mesos'"),
@@ -44,21 +43,3 @@ def test_real_tasks_survive_a_crash_and_end_with_the_fleet(fleet: Fleet, tmp_pat
     fleet.submit(command="sleep 1000")
     fleet.close()
     assert naming(fleet.folder / "keeper") == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_several_daemons_on_cassandra_take_over(tmp_path: Path) -> None:
-    store = cassandra.shared()
-    shape = FleetShape(
-        daemons=2,
-        backend="simulated",
-        cassandra=f"127.0.0.1:{store.port}",
-        zookeeper=f"127.0.0.1:{zookeeper.shared().port}",
-        replication=f"{store.data_centre}:1",
-    )
-    with Fleet(tmp_path, shape) as fleet:
-        job = fleet.submit(instances=4, cpu=0.1)
-        fleet.crash("d1")
-        fleet.run_until(lambda: job.has_ended)
-        assert_counts(job, SUCCEEDED=4)
