@@ -29,9 +29,8 @@ from peloton.runtime.simulation.world import NotReached
 from peloton.runtime.vocabulary import Key, key
 from peloton.sdk.client import Client
 from peloton.sdk.errors import BadSpec, NotFound, PelotonError
-from peloton.sdk.transport import Transport
 from peloton.testing.behaviour import Attempt, Behaviour, Does, behaviour_of, succeeds
-from peloton.testing.in_process import InProcessRoutes
+from peloton.testing.in_process import InProcessClient, InProcessTransport
 from peloton.testing.jobs import DEFAULT_POOL_PATH, JobHandle, JobShape, spec_for
 from peloton.testing.outcomes import called_outcome, scripted_outcome
 from peloton.testing.served_world import ClusterShape, ServedWorld
@@ -67,8 +66,8 @@ class Cluster:
         self.hosts: dict[str, None] = {}
         """The names of all hosts that were added, those that are lost included."""
         time = self.inside.time
-        routes = InProcessRoutes(time, self.inside.server_at)
-        self.client = Client.over(Transport(routes, time.now, time.sleep), self._daemons)
+        transport = InProcessTransport(time, self.inside.server_at)
+        self.client: Client = InProcessClient(transport, self._daemons)
         self.inside.start(self._daemons)
         self._settle(self.inside.ready)
         self._has_default_pool = False

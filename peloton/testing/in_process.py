@@ -13,7 +13,9 @@ from typing import Any, NoReturn, cast
 import grpc
 
 from peloton.gateway.server.served_calls import CallServer, ServedCall
+from peloton.sdk.client import Client
 from peloton.sdk.credentials import CallRoute, Credentials, Routes
+from peloton.sdk.transports import BlockingTransport
 from peloton.testing.virtual_time import VirtualTime
 
 CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -261,6 +263,33 @@ def _streams_requests(*args: Any, **named: Any) -> NoReturn:
     raise InProcessError(grpc.StatusCode.UNIMPLEMENTED, text)
 
 
+class InProcessTransport(BlockingTransport):
+    """Reaches the daemons of one simulated cluster, and waits in its time."""
+
+    def __init__(self, time: VirtualTime, serving: Callable[[str], InProcessServer | None]) -> None:
+        self._time, self._serving = time, serving
+
+    def routes(self, credentials: Credentials) -> Routes:  # noqa: ARG002
+        """Return routes by which nothing is proved."""
+        return InProcessRoutes(self._time, self._serving)
+
+    def now(self) -> float:
+        """Return the virtual time, in seconds."""
+        return self._time.now()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let the world go on for so long."""
+        self._time.sleep(seconds)
+
+
+class InProcessClient(Client):
+    """A client of daemons in its own process, by their names."""
+
+    def __init__(self, transport: InProcessTransport, daemons: Sequence[str]) -> None:
+        self._transport = transport
+        super().__init__(daemons, credentials=Credentials())
+
+
 class InProcessRoutes(Routes):
     """The routes to the daemons of one simulated cluster, by their names."""
 
@@ -276,6 +305,8 @@ class InProcessRoutes(Routes):
         """Return False: there is one route."""
         return False
 
-    def channel(self, target: str, options: list[tuple[str, object]]) -> grpc.Channel:
+    def channel(
+        self, target: str, options: list[tuple[str, object]], *, module: Any
+    ) -> InProcessChannel:
         """Return a channel to whoever serves at the address when a call is made."""
         return InProcessChannel(self._time, lambda: self._serving(target))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from peloton.actors.host.inventory.state import counted_capacity
-from peloton.actors.host.state import HostStates
+from peloton.actors.host.stages import HostStates
 from peloton.actors.job.messages import job_key
 from peloton.actors.resources import Resources
 from peloton.actors.respool.messages import ROOT
@@ -15,7 +15,7 @@ from peloton.actors.respool.reclaims import PreemptionPolicy
 from peloton.actors.task.messages import RunOutcome
 from peloton.assembly.kinds import kinds
 from peloton.assembly.strategies import installed_strategies
-from peloton.chaos.cluster.world.furnished import ROLES, SIZES, FurnishedWorld
+from peloton.chaos.cluster.world.furnished import SIZES, WORLD_ROLES, FurnishedWorld
 from peloton.chaos.cluster.world.machines import RunFates
 from peloton.gateway.access.authentication import Authentication
 from peloton.gateway.cluster.sandboxes import SandboxFiles
@@ -74,7 +74,8 @@ class ServedWorld(FurnishedWorld):
         self.strategies = {**_installed(), **shape.strategies}
         self.time = VirtualTime(self.world)
         self.world.on_death = self._died
-        self._roles = (*ROLES, *shape.sizes)
+        self._roles = (*WORLD_ROLES, *shape.sizes)
+        self._extensions = shape.kinds
         self._serving: dict[str, InProcessServer] = {}
         self._open()
 
@@ -172,6 +173,7 @@ class ServedWorld(FurnishedWorld):
                 notify=AllowedUrls([LOOPBACK]),
                 strategies=StrategyChoice(self.strategies, BY_TYPE),
                 execution=execution,
+                extensions=self._extensions,
             ),
         )
         return made[0]

@@ -198,7 +198,7 @@ def test_a_deadline_is_virtual(cluster: Cluster) -> None:
 
     request = ops_pb2.WaitJobRequest(job_id=job.id, timeout_s=100)
     with pytest.raises(TimedOut):
-        wire.call(method("WaitJob"), request, timeout_s=7)
+        wire.call(method("WaitJob"), request, timeout_s=7).send(None)
     assert cluster.now == pytest.approx(begun + 7)
 
 

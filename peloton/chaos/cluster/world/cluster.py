@@ -29,7 +29,7 @@ from peloton.assembly.kinds import ArchivePolicy, kinds
 from peloton.chaos.cluster.world import view
 from peloton.chaos.cluster.world.clients import Clients
 from peloton.chaos.cluster.world.feed_readers import FeedReader
-from peloton.chaos.cluster.world.furnished import ROLES, SIZES, FurnishedWorld
+from peloton.chaos.cluster.world.furnished import SIZES, WORLD_ROLES, FurnishedWorld
 from peloton.chaos.cluster.world.history import Operation
 from peloton.chaos.cluster.world.machines import (
     Fate,
@@ -112,7 +112,7 @@ class SimulatedCluster(FurnishedWorld):
         self.jobs: list[Key] = []
         self.readers: list[FeedReader] = []
         for number in range(daemons):
-            roles = setup.roles[number] if number < len(setup.roles) else ROLES
+            roles = setup.roles[number] if number < len(setup.roles) else WORLD_ROLES
             self.world.start(f"d{number + 1}", roles=roles)
         self._set_up()
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from peloton.actors.host import messages as host_messages
 from peloton.actors.host.inventory.messages import OpenInventory, inventory_key
-from peloton.actors.job.messages import NOTIFIER
+from peloton.actors.job.notice_messages import NOTIFIER
 from peloton.actors.respool.messages import ROOT, OpenRoot
 from peloton.actors.schedule.messages import RIGHTS
 from peloton.assembly.kinds import SERVICE_MESSAGES
@@ -33,7 +33,7 @@ from peloton.runtime.simulation.world import World
 from peloton.runtime.vocabulary import Key, kind_of
 
 SIZES = {"jobmgr": 2, "resmgr": 1, "hostmgr": 2}
-ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
+WORLD_ROLES = ("jobmgr", "resmgr", "hostmgr", "placement")
 
 
 class FurnishedWorld:
