@@ -58,9 +58,8 @@ def rows(*, storm_minutes: int, nemesis_minutes: int) -> list[Row]:
 
 def extension_storms(name: str) -> Row:
     """A thousand storms over the kinds of an example, as its author would play them."""
-    command = ("peloton", "chaos", "run", "--kinds", f"{name}.storms", "--seeds", "1000")
-    path = f"PYTHONPATH=examples/extensions/{name}"
-    return Row(f"storms, {name}", ("env", path, f".venv/bin/{command[0]}", *command[1:]))
+    where = ("--path", f"examples/extensions/{name}", "--kinds", f"{name}.storms")
+    return Row(f"storms, {name}", (".venv/bin/peloton", "chaos", "run", *where, "--seeds", "1000"))
 
 
 def fresh() -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from peloton.commands.schema import USAGE, WRONG, fail
+from peloton.commands.schema import USAGE, WRONG, Decorated, fail
 
 if TYPE_CHECKING:
     from peloton.chaos.kinds.declaring import KindStorms
@@ -24,10 +24,23 @@ if TYPE_CHECKING:
 
 SEEDS = 100
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-KINDS = click.option(
-    "--kinds", "name", required=True, metavar="MODULE[:NAME]",
-    help="The module with the storms of your kinds, or else with the kinds.",
-)  # fmt: skip
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+def of_kinds(command: Decorated) -> Decorated:
+    """Add the options that say which storms."""
+    for option in (
+        click.option(
+            "--path", "folder", type=FOLDER, default=".", show_default=True, metavar="DIR",
+            help="Import from there first.",
+        ),
+        click.option(
+            "--kinds", "name", required=True, metavar="MODULE[:NAME]",
+            help="The module with the storms of your kinds, or else with the kinds.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
 
 class SeedPlayed(NamedTuple):
@@ -51,13 +64,13 @@ def chaos() -> None:
 
 
 @chaos.command()
-@KINDS
+@of_kinds
 @click.option("--seeds", type=click.IntRange(1), help=f"How many; {SEEDS} if no time is given.")
 @click.option("--minutes", type=click.FloatRange(0), help="Draw no seed after so long.")
 @click.option("--first-seed", type=click.IntRange(0), help="[default: a random one]")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option(
-    "--save", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    "--save", "kept", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Write each failing storm there, made as small as it gets.",
 )  # fmt: skip
 def run(
@@ -66,7 +79,8 @@ def run(
     minutes: float | None,
     first_seed: int | None,
     jobs: int,
-    folder: Path | None,
+    kept: Path | None,
+    folder: Path,
 ) -> None:
     """Play one storm for each seed.
 
@@ -76,20 +90,20 @@ def run(
     """
     from peloton.chaos.seeds import fresh_seed, in_time, of_each
 
-    _storms("run", name)
+    _storms("run", name, folder=folder)
     first = fresh_seed() if first_seed is None else first_seed
     most = seeds if seeds is not None else (None if minutes else SEEDS)
     some = islice(count(first), most)
     drawn = some if minutes is None else in_time(minutes * 60, some)
     played, struck, failed = Counter[str](), Counter[str](), 0
     begun_s = time.monotonic()
-    for one in of_each(partial(play_seed, name, shrink=folder is not None), drawn, jobs=jobs):
+    for one in of_each(partial(play_seed, name, shrink=kept is not None), drawn, jobs=jobs):
         played.update(storms=1, told=one.told)
         struck.update(name for name, times in one.struck.items() if times)
         if one.failure:
             failed += 1
             print(f"{one.failure.splitlines()[0][:200]}")
-            print(f"  {_kept(one, folder, name=name)}", flush=True)
+            print(f"  {_kept(one, kept, name=name)}", flush=True)
     took_s = time.monotonic() - begun_s
     print(
         f"{played['storms']} storms from seed {first} on in {took_s:.1f} s, {played['told']} "
@@ -99,13 +113,13 @@ def run(
 
 
 @chaos.command()
-@KINDS
+@of_kinds
 @click.argument("storm")
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Write the timeline as a page of HTML as well.",
 )  # fmt: skip
-def replay(name: str, storm: str, report: Path | None) -> None:
+def replay(name: str, storm: str, report: Path | None, folder: Path) -> None:
     """Play one storm again, by its seed or file, and print what happened.
 
     \b
@@ -114,7 +128,7 @@ def replay(name: str, storm: str, report: Path | None) -> None:
     """
     from peloton.chaos.kinds.telling import as_page, timeline
 
-    storms = _storms("replay", name)
+    storms = _storms("replay", name, folder=folder)
     scenario = _scenario("replay", storm, storms=storms)
     entries, failure = timeline(storms, scenario)
     for entry in entries:
@@ -126,10 +140,10 @@ def replay(name: str, storm: str, report: Path | None) -> None:
 
 
 @chaos.command()
-@KINDS
+@of_kinds
 @click.argument("storm", type=FILE)
 @click.argument("test", type=click.Path(dir_okay=False, path_type=Path))
-def save(name: str, storm: Path, test: Path) -> None:
+def save(name: str, storm: Path, test: Path, folder: Path) -> None:
     """Turn the file of a failing storm into a test for pytest, beside which it is copied.
 
     \b
@@ -138,7 +152,7 @@ def save(name: str, storm: Path, test: Path) -> None:
     from peloton.chaos.kinds.playing import KindStormFailed, play_kinds
     from peloton.chaos.kinds.telling import as_test
 
-    storms = _storms("save", name)
+    storms = _storms("save", name, folder=folder)
     scenario, sort = _scenario("save", str(storm), storms=storms), "nothing is wrong any more"
     try:
         play_kinds(storms, scenario)
@@ -169,10 +183,10 @@ def play_seed(name: str, seed: int, *, shrink: bool) -> SeedPlayed:
     return SeedPlayed(seed, played.struck, played.told)
 
 
-def _storms(command: str, name: str) -> KindStorms:
+def _storms(command: str, name: str, *, folder: Path) -> KindStorms:
     from peloton.chaos.kinds.telling import BadStorms, load_storms
 
-    sys.path.insert(0, "")  # a module in the folder where one is
+    sys.path.insert(0, str(folder.resolve()))
     try:
         return load_storms(name)
     except BadStorms as error:

@@ -86,8 +86,10 @@ class InProcessWorkers:
                 if self._finished != seen:
                     seen, begun = self._finished, self._cluster.now
                 elif self._cluster.now - begun > PATIENCE_S:
-                    text = self._jobs[-1].why() if self._jobs else "no worker began"
-                    self._calls.fail(CanNeverRun(text))
+                    last = self._jobs[-1] if self._jobs else None
+                    text = last.why() if last is not None else "no worker began"
+                    codes = [one.code for one in last.reasons()] if last is not None else []
+                    self._calls.fail(CanNeverRun(text, reasons=codes))
 
     def _has_work(self) -> bool:
         """Wait for calls; return False once the executor is shut down and none is left."""

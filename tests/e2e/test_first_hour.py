@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from peloton.sdk.errors import BadSpec
+from peloton.sdk.errors import BadSpec, Conflict
 from tests.e2e import cluster as c
 
 PELOTON = [sys.executable, "-m", "peloton"]
@@ -95,7 +95,7 @@ def test_the_files_of_a_job_come_once(cluster: c.Cluster) -> None:
         key: dict[str, Any] = {"config": spec, "request_key": "the same"}
         job = client.jobs.create_with({"a": b"first"}, "/default", **key).jobId.value
         assert client.jobs.create_with({"a": b"first"}, "/default", **key).jobId.value == job
-        with pytest.raises(BadSpec, match="used with another body"):
+        with pytest.raises(Conflict, match="used with another body"):
             client.jobs.create_with({"a": b"second"}, "/default", **key)
         with pytest.raises(BadSpec, match="is no name of letters"):
             client.jobs.create_with({"../a": b"x"}, "/default", config=spec)

@@ -6,9 +6,9 @@ import concurrent.futures
 from operator import add
 
 import pytest
-from peloton.sdk.executor.executor import PelotonExecutor
 
 from peloton.sdk.errors import CanNeverRun
+from peloton.sdk.executor.executor import PelotonExecutor
 from peloton.testing.cluster import Cluster
 from peloton.testing.inproc import InProcessWorkers
 

@@ -15,9 +15,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
 def blocks(root: Path) -> list[str]:
-    page = (root / "docs" / "sdk.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Testing\n")[2].partition("\n## ")[0]
-    found = BLOCK.findall(section)
+    found = BLOCK.findall((root / "docs" / "testing.md").read_text(encoding="utf-8"))
     assert found and {language for language, _ in found} == {"python"}
     return [code for _, code in found]
 

@@ -205,7 +205,7 @@ def backend_of(
     if wanted not in BACKENDS:
         raise BadSpec(f"there is {', '.join(BACKENDS)}, got {wanted!r}", field="backend")
     if wanted == "inproc":
-        text = "backend inproc: this version has none yet; pass an object (backend.CallBackend)"
+        text = "backend inproc: pass peloton.testing.inproc.InProcessWorkers(cluster) of a test"
         raise Unsupported(text, kind="UNIMPLEMENTED")
     if wanted == "local":
         if executor.name:

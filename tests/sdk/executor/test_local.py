@@ -162,8 +162,8 @@ def test_an_option_that_is_wrong_is_named(options: dict[str, object], text: str)
     assert str(raised.value).startswith(text)
 
 
-def test_the_backend_in_process_says_that_it_is_not_there() -> None:
-    with pytest.raises(Unsupported, match="backend inproc: this version has none yet"):
+def test_the_backend_in_process_is_named_by_its_cluster() -> None:
+    with pytest.raises(Unsupported, match="backend inproc: pass peloton.testing"):
         PelotonExecutor(1, backend="inproc")
 
 
