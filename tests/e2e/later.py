@@ -55,8 +55,8 @@ CHANGES = (
     # Inventories mark what they tell placers.
     (
         "actors/host/inventory/state.py",
-        "HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone)",
-        'HostDeltas(inventory, self._sequence, summaries, self._snapshot, gone, mark="later")',
+        "HostDeltas(inventory, self._sequence + 1, summaries, self._snapshot, gone)",
+        'HostDeltas(inventory, self._sequence + 1, summaries, self._snapshot, gone, mark="later")',
     ),
     (
         "assembly/placer_service.py",

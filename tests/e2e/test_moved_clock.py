@@ -23,7 +23,10 @@ from tests.servers import moved_clock
 
 HOOK = "tests/servers/moved_clock.py"
 NOT_DAEMONS = ("chaos/", "cli/", "sdk/", "backends/keeper/", "runtime/simulation/")
-OF_GRPC = {f"gateway/server/{name}.py" for name in ("completions", "public_calls", "served_calls")}
+OF_GRPC = {
+    f"gateway/server/{name}.py"
+    for name in ("completions", "inner_calls", "public_calls", "served_calls")
+}
 """They compare with deadlines that gRPC's core takes from the clock of the machine."""
 DAY_S = 86400.0
 

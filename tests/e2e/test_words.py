@@ -159,4 +159,5 @@ def test_every_example_is_run_here() -> None:
     # Of a fleet on Mesos; and of docs/services.md: tests/sdk/test_specs.py reads them.
     names -= {"mesos.yaml", "service.yaml", "service_next.yaml"}
     names -= {"clients"}  # tests/e2e/test_clients.py
+    names -= {"extensions"}  # tests/e2e/extensions, tests/worlds/test_kind_storms.py
     assert {name for name in names if name not in source} == set()

@@ -21,6 +21,10 @@ def _threads(most: int) -> Executor:
     return ThreadPoolExecutor(most, thread_name_prefix="gateway")
 
 
+def _wall_s() -> float:
+    return time.time()
+
+
 class Execution(NamedTuple):
     """How calls arrive, where they run, and by which clocks."""
 
@@ -30,7 +34,7 @@ class Execution(NamedTuple):
     """Returns the loop of calls that wait or stream."""
     threads: Callable[[int], Executor] = _threads
     """Makes what runs calls that block, so many at once at most."""
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] = _wall_s
     """Seconds since the epoch."""
     monotonic: Callable[[], float] = time.monotonic
     """Seconds, for durations."""
