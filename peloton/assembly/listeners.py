@@ -188,7 +188,7 @@ class ClientListeners:
         served = [Address(one.host, port) for one, port in zip(addresses, ports, strict=False)]
         allowed.publish(served)
         server.start(broken=broken)
-        client = ActorClient(server, region)
+        client = ActorClient(server, region, kinds=extensions().kinds.keys())
         region.register_service(kind_of(CLIENT), client, role="api")
         self._stop_grpc.append(client.close)
         self._stop_grpc.append(lambda: server.stop(grace_s=CALLS_GRACE_S).wait(CALLS_STOP_S_MAX))

@@ -20,6 +20,8 @@ from peloton.sdk.kit import LimitExceeded
 from peloton.sdk.kit.limits import with_functions
 
 LOOK_S = 0.05
+AGAIN_S = 1.0
+"""Before it is raised once more in a function that handles even this."""
 R = TypeVar("R")
 
 
@@ -38,6 +40,7 @@ class TurnWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[int, _Running] = {}  # by the id of the thread
+        self._raised: dict[int, float] = {}  # when last, in a function that runs
         self._some = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -59,6 +62,10 @@ class TurnWatch:
                 self._end(thread)  # it may have come within the first one
                 text = f"{kind}: turn_s: more than {limit_s:g} s of processor time"
                 raise LimitExceeded(text) from None
+            except Exception:
+                raise
+            except BaseException as error:  # such as SystemExit: it would end the shard
+                raise RuntimeError(f"{kind} raised {type(error).__name__}: {error}") from error
 
         return limited
 
@@ -73,18 +80,26 @@ class TurnWatch:
     def _end(self, thread: int) -> None:
         with self._lock:
             self._running.pop(thread, None)
+            self._raised.pop(thread, None)
             _raise_in(thread, None)  # one that was raised a moment ago, and has not come yet
 
     def _look(self) -> None:
         while True:
             self._some.wait()
             time.sleep(LOOK_S)
-            if not self._running:
-                self._some.clear()
+            self._some.clear()  # before the look: what begins after it sets it again
+            if self._running:
+                self._some.set()
             with self._lock:
                 for thread, running in [*self._running.items()]:
                     if time.clock_gettime(running.clock) > running.until_s:
-                        _raise_in(thread, _TurnTooLong)
+                        self._end_turn(thread)
+
+    def _end_turn(self, thread: int) -> None:
+        now = time.monotonic()
+        if now - self._raised.get(thread, -AGAIN_S) >= AGAIN_S:
+            self._raised[thread] = now
+            _raise_in(thread, _TurnTooLong)
 
 
 WATCH = TurnWatch()

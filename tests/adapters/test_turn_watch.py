@@ -128,3 +128,13 @@ def test_a_turn_that_loops_becomes_a_dead_letter_and_harms_no_other(bench: Bench
     assert isinstance(answers["bad"], DeadLettered)
     assert "turn_s" in answers["bad"].text
     assert answers[f"good {ATTEMPTS_MAX - 1}"] == Count(ATTEMPTS_MAX)
+
+
+def leave() -> None:
+    raise SystemExit(3)
+
+
+def test_what_is_no_exception_is_raised_as_one() -> None:
+    limited = TurnWatch().timed(leave, kind="spinner", limit_s=LIMIT_S)
+    with pytest.raises(RuntimeError, match="spinner raised SystemExit: 3"):
+        limited()

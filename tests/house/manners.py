@@ -16,6 +16,7 @@ MAY_CATCH_ALL = (
     "peloton/runtime/shells/",
     "peloton/runtime/core/turning/supervision.py",
     "peloton/sdk/executor/outcome.py",  # runs functions of users: what they raise is theirs
+    "peloton/assembly/turn_watch.py",  # runs functions of extensions
     "peloton/testing/outcomes.py",  # a function of a test is a run, and ends as that
     "peloton/gateway/access/guard.py",  # supervises calls: a bug must not reach a client as it is
 )

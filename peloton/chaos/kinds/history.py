@@ -49,6 +49,8 @@ class KindHistory:
         self.told: list[ToldMessage] = []
         self.facts: list[JournaledFact] = []
         """All that was journaled; of one actor in its order."""
+        self.news: list[JournaledFact] = []
+        """Of `facts` those of the last frame, for rules that are asked after each."""
         self.calls: dict[tuple[Key, str], Any] = {}
         """What the simulated cluster has answered to which call of an actor."""
 
@@ -62,6 +64,7 @@ class KindHistory:
 
     def add(self, frame: DecodedFrame) -> None:
         """Fold the facts of a committed frame."""
+        begun = len(self.facts)
         self.now_s = max(self.now_s, frame.at)
         for entry in frame.entries:
             kind = self._kinds.get(kind_of(entry.key))
@@ -75,3 +78,4 @@ class KindHistory:
                 else:
                     self.states[entry.key] = state
                 self.facts.append(JournaledFact(frame.at, entry.key, fact, entry.because))
+        self.news = self.facts[begun:]

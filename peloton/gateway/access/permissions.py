@@ -58,7 +58,7 @@ class Rights:
         self._who = _names_of(principal)
         # A longer name is journaled in part, so it cannot be told from others.
         known = principal.authenticated and len(principal.name) < PART_LENGTH_MAX
-        self._name = principal.name if known else ""
+        self._name = principal.owner if known else ""
         self.everything = self._named(Permission.ADMINISTER, ROOT_PATH)
         """Whether they administer the root: then nothing is refused to them or hidden."""
         own = (Where("created_by", CREATOR, (self._name,)),) if self._name else ()
@@ -118,7 +118,7 @@ def _names_of(principal: Principal) -> frozenset[str]:
     who = [EVERYBODY]
     if principal.authenticated:
         # A name in the form of another entry must not pass for it.
-        if principal.name != EVERYBODY and not principal.name.startswith(PREFIXES):
+        if principal.owner != EVERYBODY and not principal.owner.startswith(PREFIXES):
             who.append(principal.name)
         if principal.name not in ("", EVERYBODY):
             who.append(f"{principal.how}:{principal.name}")

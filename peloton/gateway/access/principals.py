@@ -130,7 +130,7 @@ def shared_by(who: Principal) -> str:
 
     Callers of one name are one; those who prove nothing are one by their address.
     """
-    return who.name if who.authenticated else f"somebody at {who.peer or 'this machine'}"
+    return who.owner if who.authenticated else f"somebody at {who.peer or 'this machine'}"
 
 
 def host_of(peer: str) -> str:

@@ -34,7 +34,7 @@ def request_of(sent: Any, context: Context) -> RequestId | None:
 def _scope(context: Context) -> str:
     """Return the owner of the key; clients that prove nothing cannot be told apart."""
     who = context.principal
-    return SCOPE + (who.name if who.authenticated else "")
+    return SCOPE + (who.owner if who.authenticated else "")
 
 
 def made_id(request: RequestId, kind: str) -> str:

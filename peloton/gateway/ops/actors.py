@@ -20,7 +20,7 @@ from peloton.runtime.core.reading.listing import Listed, ListViews, SortOrder
 from peloton.runtime.kinds import Kind
 from peloton.runtime.vocabulary import Absent, Key, Refused
 from peloton.sdk.kit import GetState
-from peloton.sdk.kit.json_form import BadValue, from_json, schema_of, to_json
+from peloton.sdk.kit.json_form import BadValue, from_json, schema_of, to_json, told_classes
 
 STREAMS_MAX = 1000
 LISTED_MAX = 1000
@@ -42,9 +42,8 @@ class Actors:
     def Tell(self, sent: wire.TellRequest, context: Context) -> Any:
         """Send a message, and return the reply once its effect is durable."""
         kind, key = self._addressed(sent, context)
-        message = _value(
-            kind.messages, sent.message, body=sent.body, field="message", context=context
-        )
+        classes = told_classes(kind)
+        message = _value(classes, sent.message, body=sent.body, field="message", context=context)
         request = request_of(sent, context)
         answer = self._cluster_client.ask(key, message, context=context, request=request)
         if isinstance(answer, Refused):
@@ -157,7 +156,7 @@ def _value(
 def _described(kind: Kind) -> wire.Kind:
     return wire.Kind(
         name=kind.name,
-        messages=sorted(cls.__name__ for cls in kind.messages.values()),
+        messages=sorted(cls.__name__ for cls in told_classes(kind).values()),
         queries=sorted(cls.__name__ for cls in kind.queries.values()),
         schema=schema_of(kind),
     )

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from peloton.gateway.server.calls import LEFT
 from peloton.gateway.server.intake import Intake
 from peloton.gateway.server.served_calls import ServedCall
 from peloton.runtime.core.principal import Principal
 
 NO_STREAMS = "only calls with one answer can be made from inside"
-_UNIMPLEMENTED = 12
+_CANCELLED, _DEADLINE_EXCEEDED, _UNIMPLEMENTED = 1, 4, 12
 
 
 class InnerRequest(NamedTuple):
@@ -57,9 +58,9 @@ class InnerCall(ServedCall):
         )
         self.principal, self.answer = request.who, Future[InnerAnswer]()
         self._data: bytes | None = request.data
-        self._loop = loop
-        late = loop.call_later(within_s, self.leave)
-        self.answer.add_done_callback(lambda done: loop.call_soon_threadsafe(late.cancel))
+        self._loop, self._is_closed = loop, False
+        self._late = loop.call_later(within_s, self._end_late)
+        self.answer.add_done_callback(lambda done: loop.call_soon_threadsafe(self._settled))
 
     def peer(self) -> str:
         return "within"
@@ -68,11 +69,24 @@ class InnerCall(ServedCall):
         """Return None: there is no certificate."""
         return None
 
-    def leave(self) -> None:
-        """Wait for the answer no longer; on the loop."""
+    # ---- on the loop ----
+
+    def _end_late(self) -> None:
         if not self.answer.done():
-            self.end(*InnerAnswer(4, "no answer in time; a change may have happened")[:2])
-            self._closed(True)
+            self.end(_DEADLINE_EXCEEDED, "no answer in time; a change may have happened")
+            self._close(cancelled=True)
+
+    def _settled(self) -> None:
+        """Take note that the answer is there, or that nobody waits for it any more."""
+        self._late.cancel()
+        if self.answer.cancelled():
+            self.end(_CANCELLED, LEFT)
+            self._close(cancelled=True)
+
+    def _close(self, *, cancelled: bool) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._closed(cancelled)
 
     def _receive(self, done: Callable[[bytes | None], None]) -> None:
         data, self._data = self._data, None
@@ -87,9 +101,9 @@ class InnerCall(ServedCall):
             if not self.answer.done():
                 self.answer.set_result(InnerAnswer(code, details, message or b""))
             self._completed()
-            self._closed(False)
+            self._close(cancelled=False)
 
         self._loop.call_soon_threadsafe(finished)
 
     def _cancel(self, code: int, details: str) -> None:
-        self._loop.call_soon_threadsafe(self._closed, True)
+        self._loop.call_soon_threadsafe(lambda: self._close(cancelled=True))

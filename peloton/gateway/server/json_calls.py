@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf import descriptor_pool, json_format
+from google.protobuf.message import EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from peloton.gateway.server.inner_calls import InnerRequest
@@ -16,6 +17,9 @@ from peloton.runtime.core.principal import Principal
 
 CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 REQUEST_KEY = "peloton-request-key"
+ANSWER_BYTES_MAX = 64 * 1024
+"""Of an answer: it is turned into JSON on the loop of all calls that wait."""
+TOO_LARGE = "ANSWER_TOO_LARGE"
 
 
 class JsonAnswer(NamedTuple):
@@ -46,12 +50,13 @@ async def json_call(server: Server, call: JsonCall) -> JsonAnswer:
     sent = GetMessageClass(described.input_type)()
     try:
         json_format.ParseDict(json.loads(call.request), sent)
-    except (json_format.ParseError, ValueError) as error:
+        data = sent.SerializeToString()
+    except (json_format.ParseError, EncodeError, ValueError) as error:
         return JsonAnswer("INVALID_ARGUMENT", f"{described.input_type.full_name}: {error}")
     service, _, name = call.method.rpartition(".")
     made = InnerRequest(
         f"/{service}/{name}",
-        sent.SerializeToString(),
+        data,
         call.who,
         call.within_s,
         ((REQUEST_KEY, call.request_key),),
@@ -59,6 +64,9 @@ async def json_call(server: Server, call: JsonCall) -> JsonAnswer:
     found = await asyncio.wrap_future(server.call(made))
     if found.code:
         return JsonAnswer(CODES.get(found.code, "UNKNOWN"), found.text)
+    if len(found.data) > ANSWER_BYTES_MAX:
+        text = f"{len(found.data)} bytes, actors get {ANSWER_BYTES_MAX}: ask for less"
+        return JsonAnswer(TOO_LARGE, text)
     answer = GetMessageClass(described.output_type).FromString(found.data)
     return _inner_error(answer) or JsonAnswer("", "", json_format.MessageToDict(answer))
 

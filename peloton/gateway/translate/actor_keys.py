@@ -78,7 +78,7 @@ def own_schedule(name: str, who: Principal) -> Key:
 
     Callers who prove nothing share theirs.
     """
-    owner = quote(who.name, safe="") if who.authenticated else "*"
+    owner = quote(who.owner, safe="") if who.authenticated else "*"
     return named_schedule(name if ":" in name else f"{owner}:{name}")
 
 

@@ -51,6 +51,11 @@ class Principal(NamedTuple):
         return self.how in VERIFIED_BY
 
     @property
+    def owner(self) -> str:
+        """The name under which it owns things: a kind's is no user's."""
+        return f"{EXTENSION}:{self.name}" if self.how == EXTENSION else self.name
+
+    @property
     def text(self) -> str:
         """The text to journal; `parse` is the inverse."""
         peer = f"@{_escaped(self.peer)}" if self.peer else ""
@@ -82,7 +87,7 @@ def creator_in(text: str) -> str:
     A name of `PART_LENGTH_MAX` characters may be only the beginning of a name.
     """
     found = principal_of(text)
-    return found.name if found.authenticated else ""
+    return found.owner if found.authenticated else ""
 
 
 def _escaped(part: str) -> str:

@@ -8,7 +8,7 @@ goal table. Here are the declaration, its checks and its limits; nothing here kn
 
 from peloton.runtime.vocabulary import At, Decision, Key, Refused, Send, key
 from peloton.sdk.kit.building import BadKind, build
-from peloton.sdk.kit.calls import CallAnswered, ClusterCall
+from peloton.sdk.kit.calls import PASSING, CallAnswered, ClusterCall
 from peloton.sdk.kit.declaring import ActorKind
 from peloton.sdk.kit.limits import LimitExceeded, TurnLimits
 from peloton.sdk.kit.values import (
@@ -24,5 +24,5 @@ from peloton.sdk.kit.values import (
 __all__ = [
     "ActorFact", "ActorKind", "ActorMessage", "ActorQuery", "ActorReply", "ActorState", "At",
     "BadKind", "CallAnswered", "ClusterCall", "Decision", "GetState", "Key", "LimitExceeded",
-    "Refused", "Send", "TurnLimits", "build", "key", "refusal",
+    "PASSING", "Refused", "Send", "TurnLimits", "build", "key", "refusal",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from peloton.runtime.vocabulary import (
     Rest,
     Send,
 )
-from peloton.sdk.kit.calls import CallAnswered, order
+from peloton.sdk.kit.calls import CLIENT, CallAnswered, order
 from peloton.sdk.kit.checking import problems
 from peloton.sdk.kit.declaring import ActorKind, GoalTable
 from peloton.sdk.kit.limits import Fold, Outlines
@@ -54,7 +54,7 @@ def build(declared: ActorKind) -> Kind:
         deadline=deadline,
     )
     decide = {message: lines.of_messages(each) for message, each in declared.messages.items()}
-    absent = {message: _absent(state, each) for message, each in decide.items()}
+    absent = {message: lines.of_absent(each, state) for message, each in declared.messages.items()}
     messages = {class_number(message): message for message in declared.messages}
     if "calls" in declared.hooks:
         decide[CallAnswered] = lines.of_messages(_answered(declared.hooks))
@@ -83,10 +83,6 @@ def build(declared: ActorKind) -> Kind:
     )
 
 
-def _absent(state: type, decide: Callable[..., Decision]) -> Callable[[Any, At], Decision]:
-    return lambda message, at: decide(state(), message, at)
-
-
 def _fold(state: type, function: Fold, *, over: Callable[[Any], bool] | None) -> Fold:
     def folded(before: Any, fact: Any) -> Any:
         after = function(state() if before is None else before, fact)
@@ -110,11 +106,14 @@ def _nothing(state: Any) -> tuple[Any, ...]:
 
 
 def _answered(hooks: Mapping[str, Callable[..., Any]]) -> Callable[..., Decision]:
-    """Return the function of answers, which come again and late, to those that are awaited."""
+    """Return the function of answers, which come again and late, to those that are awaited.
+
+    Only a client of a daemon answers: whoever else says so is not believed.
+    """
     calls, function = hooks["calls"], hooks["answered"]
 
     def answered(state: Any, answer: CallAnswered, at: At) -> Decision:
-        awaited = any(
+        awaited = at.sender == CLIENT and any(
             call.id == answer.id and (not call.seen or call.seen != answer.digest)
             for call in calls(state)
         )

@@ -66,6 +66,8 @@ class CallAnswered(ActorMessage, frozen=True):
     digest: str = ""
 
 
+PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED", "DEADLINE_EXCEEDED")
+"""Codes of what may be otherwise at the next try; a call that stays owed is made again."""
 CLIENT_MESSAGES: dict[int, type] = {1: MakeCall}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from peloton.runtime.kinds import Kind
+from peloton.sdk.kit.calls import CallAnswered
 
 
 class BadValue(ValueError):
@@ -59,8 +60,13 @@ def _strangers(value: Any, given: Any, *, path: str) -> Iterator[tuple[str, msgs
             yield from _strangers(one, inner, path=f"{path}.{name}")
 
 
+def told_classes(kind: Kind) -> dict[int, type]:
+    """Return the messages that a client may send: answers to calls are none of them."""
+    return {number: cls for number, cls in kind.messages.items() if cls is not CallAnswered}
+
+
 def schema_of(kind: Kind) -> str:
     """Return the JSON schema of all that actors of a kind receive, answer and are."""
-    classes = [*kind.messages.values(), *kind.queries.values(), *kind.answers.values()]
+    classes = [*told_classes(kind).values(), *kind.queries.values(), *kind.answers.values()]
     _, schemas = msgspec.json.schema_components(classes)
     return msgspec.json.encode({"$defs": schemas}).decode()

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from msgspec import msgpack
+from msgspec import ValidationError, msgpack
 from msgspec.structs import replace
 
 from peloton.runtime.kinds import Decide, Kind
@@ -52,9 +52,10 @@ class Outlines(NamedTuple):
     owes: Callable[[Any], tuple[Send, ...]]
     deadline: Callable[[Any], tuple[str, float] | None]
 
-    def check(self, state: Any, decision: Decision) -> Decision:
+    def check(self, state: Any, decision: Decision, *, absent: bool = False) -> Decision:
         """Return the decision, with the sends of what is owed from now on.
 
+        `absent`: there was no actor, so it owed nothing, whatever the state of a new one owes.
         Raises LimitExceeded, or TypeError for what was not declared.
         """
         if not (isinstance(decision, Decision) and isinstance(decision.facts, tuple)):
@@ -63,32 +64,46 @@ class Outlines(NamedTuple):
             if type(fact) not in self.folds:
                 raise TypeError(f"{self.kind}: no function folds the fact {type(fact).__name__}")
         reply = decision.reply
-        if reply is not None and type(reply) not in self.replies:
-            raise TypeError(f"{self.kind}: the reply {type(reply).__name__} was not declared")
+        if reply is not None:
+            if type(reply) not in self.replies:
+                raise TypeError(f"{self.kind}: the reply {type(reply).__name__} was not declared")
+            self._as_declared(reply)
         self._may_send(decision.sends)
         if decision.facts:
-            decision = self._owing(state, decision)
+            decision = self._owing(state, decision, absent=absent)
         made = (decision.facts, [send.message for send in decision.sends], reply)
         self._at_most("turn_bytes", len(_ENCODE(made)), most=self.limits.turn_bytes)
         return decision
 
-    def _owing(self, state: Any, decision: Decision) -> Decision:
+    def _owing(self, state: Any, decision: Decision, *, absent: bool) -> Decision:
         """Return the decision with the sends that the state owes after its facts, and not before.
 
         The runtime repeats what is owed; the first time is that of the turn.
         """
         after = state
         for fact in decision.facts:
+            self._as_declared(fact)
             after = self.folds[type(fact)](after, fact)
-        self._at_most("state_bytes", len(_ENCODE(after)), most=self.limits.state_bytes)
         if after is None:
             return decision
+        self._at_most("state_bytes", self._as_declared(after), most=self.limits.state_bytes)
         self._may_wait(self.deadline(after))
         owed = self.owes(after)
         self._may_send(owed)
-        sent = (*self.owes(state), *decision.sends)
+        sent = (*(() if absent else self.owes(state)), *decision.sends)
         new = tuple(send for send in owed if send not in sent)
+        self._at_most("sends", len(decision.sends) + len(new), most=self.limits.sends)
         return replace(decision, sends=(*decision.sends, *new)) if new else decision
+
+    def _as_declared(self, value: Any) -> int:
+        """Return the size of a value as it is stored. Raises TypeError if it could not be read
+        again: what fields hold is checked by nobody else, and recovery would stop there."""
+        data = _ENCODE(value)
+        try:
+            msgpack.decode(data, type=type(value))
+        except ValidationError as error:
+            raise TypeError(f"{self.kind}: {type(value).__name__}: {error}") from error
+        return len(data)
 
     def _at_most(self, limit: str, found: int, *, most: int) -> None:
         if found > most:
@@ -99,8 +114,10 @@ class Outlines(NamedTuple):
         for to, message in ((send.to, send.message) for send in sends):
             if to == CLIENT and type(message) is MakeCall:
                 continue
-            kind = self.kind if to is SELF else "" if to is SENDER else kind_of(to)
-            if kind and kind not in self.targets:
+            if to is SENDER:
+                continue
+            kind = self.kind if to is SELF else kind_of(to)
+            if kind not in self.targets:
                 there = ", ".join(self.targets)
                 raise TypeError(f"{self.kind} sends to {to}; declared in `sends_to`: {there}")
             if kind == self.kind and type(message) not in self.messages:
@@ -121,6 +138,15 @@ class Outlines(NamedTuple):
 
         def limited(state: Any, message: Any, at: At) -> Decision:
             return self.check(state, decide(state, message, at))
+
+        return limited
+
+    def of_absent(self, decide: Decide, state: type) -> Callable[[Any, At], Decision]:
+        """Return the function for keys without an actor, held to the limits."""
+
+        def limited(message: Any, at: At) -> Decision:
+            new = state()
+            return self.check(new, decide(new, message, at), absent=True)
 
         return limited
 

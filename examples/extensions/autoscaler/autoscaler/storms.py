@@ -68,12 +68,12 @@ def service_now(history: KindHistory, service: str) -> tuple[int, int]:
 
 def within_the_policy(history: KindHistory) -> None:
     """No number is wanted that the policy does not allow."""
-    last = history.facts[-1] if history.facts else None
-    if last is not None and isinstance(last.fact, ChangeWanted):
-        scaler = history.states[last.key]
-        assert scaler.policy.least <= last.fact.instances <= scaler.policy.most, (
-            f"beyond the policy: {last.key} wants {last.fact.instances}"
-        )
+    for last in history.news:
+        scaler = history.states.get(last.key)  # None: it was released in the same frame
+        if scaler is not None and isinstance(last.fact, ChangeWanted):
+            assert scaler.policy.least <= last.fact.instances <= scaler.policy.most, (
+                f"beyond the policy: {last.key} wants {last.fact.instances}"
+            )
 
 
 def services_are_known(history: KindHistory) -> None:

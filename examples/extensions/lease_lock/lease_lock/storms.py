@@ -24,11 +24,11 @@ def command(chance: random.Random) -> StormCommand:
 
 def one_holder_at_a_time(history: KindHistory) -> None:
     """Nobody takes a lock that was not freed."""
-    last = history.facts[-1] if history.facts else None
-    if last is not None and isinstance(last.fact, Taken):
-        before = [one.fact for one in history.facts[:-1] if one.key == last.key]
-        taken = [fact for fact in before if isinstance(fact, Taken | Freed)]
-        assert not taken or isinstance(taken[-1], Freed), f"two holders: {last.key} was not freed"
+    for at, last in enumerate(history.facts):
+        if last in history.news and isinstance(last.fact, Taken):
+            before = [one.fact for one in history.facts[:at] if one.key == last.key]
+            taken = [fact for fact in before if isinstance(fact, Taken | Freed)]
+            assert not taken or isinstance(taken[-1], Freed), f"two holders: {last.key}"
 
 
 def tokens_are_told_once(history: KindHistory) -> None:

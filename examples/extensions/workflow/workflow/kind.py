@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from peloton.sdk.kit import (
+    PASSING,
     ActorFact,
     ActorKind,
     ActorMessage,
@@ -37,9 +38,9 @@ STEP_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 WAIT_S = 20.0
 CREATE = "peloton.api.v0.job.svc.JobService.CreateJob"
 WAIT = "peloton.ops.v1.Ops.WaitJob"
-STOP = "peloton.api.v0.job.JobManager.Stop"
+STOP = "peloton.api.v0.task.TaskManager.Stop"
+GONE = ("NOT_FOUND", "notFound")
 INVALID, BUSY, ABSENT = "INVALID", "BUSY", "ABSENT"
-PASSING = frozenset({"UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "CANCELLED"})
 
 
 class Phase(enum.StrEnum):
@@ -230,7 +231,7 @@ def _calls(flow: Workflow) -> Iterator[ClusterCall]:
             wait = {"jobId": job["value"], "timeoutS": WAIT_S}
             yield ClusterCall(f"end:{which}", WAIT, wait, until="done")
             if flow.phase == Phase.STOPPING and state.because != STOP:
-                yield ClusterCall(f"stop:{which}", STOP, {"id": job})
+                yield ClusterCall(f"stop:{which}", STOP, {"jobId": job})
 
 
 def job_id(flow: Workflow, state: StepState) -> str:
@@ -247,13 +248,15 @@ def answered(flow: Workflow, answer: CallAnswered, at: At) -> Decision:
         return Decision(because=f"{answer.id} is tried again: {answer.text}")
     if what == "create":
         return _created(state, answer)
-    if what == "stop":  # of a job that is over, or gone, there is nothing to stop
+    if what == "stop":
+        if answer.code and answer.code not in GONE:
+            return Decision(because=f"cannot be stopped: {answer.code}: {answer.text}")
         return Decision((StepMoved(name, Progress.RUNNING, STOP),), because="told to stop")
     if answer.code:
         return _over(state, Progress.FAILED, f"{answer.code}: {answer.text}")
     won = answer.answer.get("state") == "SUCCEEDED"
     lost = Progress.STOPPED if flow.phase == Phase.STOPPING else Progress.FAILED
-    text = "" if won else f"its job is {answer.answer.get('state')}"
+    text = "" if won else f"its job {job_id(flow, state)} is {answer.answer.get('state')}"
     return _over(state, Progress.SUCCEEDED if won else lost, text)
 
 

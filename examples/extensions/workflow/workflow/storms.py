@@ -95,8 +95,9 @@ def workflows_end(history: KindHistory) -> None:
 
 def each_ends_once(history: KindHistory) -> None:
     """A workflow ends once for each time that it was begun."""
-    last = history.facts[-1] if history.facts else None
-    if last is not None and isinstance(last.fact, Ended):
+    for last in history.news:
+        if not isinstance(last.fact, Ended):
+            continue
         ends = [one for one in history.facts if one.key == last.key]
         begun = sum(type(one.fact).__name__ in ("Started", "Resumed") for one in ends)
         ended = sum(isinstance(one.fact, Ended) for one in ends)
