@@ -1,11 +1,13 @@
 """Connections between a client and its workers: messages of bytes, once both know one token.
 
 Neither side unpickles anything before the other has shown that it knows the token (the HMAC
-challenge of `multiprocessing.connection`, both ways). What is sent is not encrypted.
+challenge of `multiprocessing.connection`, both ways). Each side answers under a key of its role, so
+that what one worker answers is of no use towards another. What is sent is not encrypted.
 """
 
 from __future__ import annotations
 
+import hmac
 import pickle
 import secrets
 import socket
@@ -63,8 +65,9 @@ def _secured(opened: socket.socket, token: bytes, *, first: bool) -> Connection:
     # A connection reads and writes the descriptor alone, so this one stays to end the limit.
     connection = Connection(opened.dup().detach())
     try:
-        for step in (deliver_challenge, answer_challenge)[:: 1 if first else -1]:
-            step(connection, token)
+        steps = (deliver_challenge, answer_challenge)[:: 1 if first else -1]
+        for step, role in zip(steps, ("worker", "client"), strict=True):
+            step(connection, _key_of(role, token))
         _limit_reads(opened, 0)
     except (*BROKEN, AuthenticationError, AssertionError):
         connection.close()
@@ -72,6 +75,11 @@ def _secured(opened: socket.socket, token: bytes, *, first: bool) -> Connection:
     finally:
         opened.close()
     return connection
+
+
+def _key_of(role: str, token: bytes) -> bytes:
+    """Return the key under which the side of this role answers."""
+    return hmac.digest(token, role.encode(), "sha256")
 
 
 def _limit_reads(opened: socket.socket, limit_s: int) -> None:

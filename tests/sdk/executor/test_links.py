@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import queue
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ from peloton.sdk.preemption import preemption_notice
 from tests.sdk.executor.rig import WITHIN_S, gate, rig
 
 pytest.importorskip("cloudpickle", reason="the extra `executor` is not installed")
+
+
+CHALLENGE, WELCOME = b"#CHALLENGE#", b"#WELCOME#"
 
 
 def add(one: int, other: int) -> int:
@@ -337,3 +342,31 @@ def test_a_worker_trusts_no_client_without_the_token(tmp_path: Path) -> None:
         with pytest.raises((AuthenticationError, *peers.BROKEN)):
             peers.dialled(listening.getsockname()[:2], token)
         thread.join(WITHIN_S)
+
+
+def test_workers_do_not_convince_each_other_for_who_has_no_token(tmp_path: Path) -> None:
+    token, marker = peers.new_token(), tmp_path / "unpickled"
+    refused: queue.Queue[BaseException] = queue.Queue()
+    with peers.serving(("127.0.0.1", 0)) as listening:
+
+        def work() -> None:
+            try:
+                peers.receive(peers.dialled(listening.getsockname()[:2], token))
+            except (AuthenticationError, *peers.BROKEN) as error:
+                refused.put(error)
+
+        workers = [threading.Thread(target=work) for _ in range(2)]
+        for thread in workers:
+            thread.start()
+        one, other = (Connection(listening.accept()[0].detach()) for _ in workers)
+        with one, other:
+            one.send_bytes(CHALLENGE + bytes(20))
+            one.recv_bytes()
+            one.send_bytes(WELCOME)  # its answer may be anything
+            other.send_bytes(one.recv_bytes())  # the challenge of the one, to the other
+            one.send_bytes(other.recv_bytes())
+            one.send_bytes(pickle.dumps(Harm(marker)))
+            assert isinstance(refused.get(timeout=WITHIN_S), AuthenticationError)
+        for thread in workers:
+            thread.join(WITHIN_S)
+    assert not marker.exists()
