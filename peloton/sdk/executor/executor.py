@@ -116,6 +116,8 @@ class PelotonExecutor(Executor):
         for call in self._calls.close(cancel=cancel_futures):
             call.future.cancel()
         self._backend.close(wait=wait)
+        if wait:
+            _open.discard(self)  # else the interpreter waits for it at its exit
 
     # Beyond it.
 

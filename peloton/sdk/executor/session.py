@@ -54,6 +54,8 @@ class ExecutorSession:
 
     def __init__(self, name: str) -> None:
         self.is_named = bool(name)
+        """And the name is ours yet: nothing is written down once it may be another's."""
+        self._is_over = False
         self._lock = threading.Lock()
         self._log: BinaryIO | None = None
         self._written: set[bytes] = set()
@@ -178,17 +180,22 @@ class ExecutorSession:
 
     def release(self) -> None:
         """Let another process have the name; without one, remove the folder."""
-        if self.is_named:
-            self._owned.close()
-        else:
-            self.end()
+        self._finish(keep=self.is_named)
 
     def end(self) -> None:
-        """Remove the folder: nothing is left to go on with."""
+        """Remove the folder: nothing is left to go on with. Once it is over, do nothing."""
+        self._finish(keep=False)
+
+    def _finish(self, *, keep: bool) -> None:
         with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
             if self._log is not None:
                 self._log.close()
                 self._log = None
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self.is_named:
-            self._owned.close()
+            if not keep:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            if self.is_named:
+                self.is_named = False
+                self._owned.close()

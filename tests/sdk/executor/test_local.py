@@ -21,6 +21,7 @@ import pytest
 from peloton.sdk.errors import BadSpec, Unsupported
 from peloton.sdk.executor import PelotonExecutor, PelotonFuture, task
 from peloton.sdk.executor.calls import CallQueue, ExecutorCall
+from peloton.sdk.executor.executor import _open as open_ones
 from peloton.sdk.executor.options import WorkerSettings
 
 WITHIN_S = 60.0
@@ -104,6 +105,13 @@ def test_a_chunk_of_calls_is_one_call(executor: PelotonExecutor) -> None:
     assert [*found] == [0, 1, 4, 9, 16, 25, 36]
     with pytest.raises(ValueError, match="chunksize must be >= 1"):
         executor.map(pow, [1], [2], chunksize=0)
+
+
+def test_an_executor_that_has_ended_is_not_ended_again_at_the_exit() -> None:
+    with PelotonExecutor(1, backend="local") as ended, PelotonExecutor(1, backend="local") as other:
+        other.shutdown(wait=False)
+        ended.shutdown()
+        assert other in open_ones and ended not in open_ones
 
 
 def test_where_a_call_is(executor: PelotonExecutor) -> None:

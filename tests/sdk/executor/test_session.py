@@ -89,6 +89,20 @@ def test_one_process_has_a_name_at_a_time(session: ExecutorSession) -> None:
     ExecutorSession("mine").end()
 
 
+def test_an_ended_session_leaves_the_next_of_its_name_alone(session: ExecutorSession) -> None:
+    session.write_calls([call(0)])
+    session.end()
+    following = ExecutorSession("mine")
+    following.write_calls([call(1)])
+    session.end()
+    session.write_job("a")
+    session.write_answer(ANSWER, WORKER)
+    with pytest.raises(Conflict):
+        ExecutorSession("mine")
+    assert [one.number for one in again(following).calls()] == [1]
+    assert following.jobs() == [] and following.token_file.read_bytes() == following.token
+
+
 @pytest.mark.parametrize("name", ["../mine", ".", "a b", "x" * 101, "-x"])
 def test_a_name_is_a_name_of_a_file(name: str) -> None:
     with pytest.raises(BadSpec, match="name: must be letters, digits"):
