@@ -114,10 +114,13 @@ class CallQueue:
             self._changed.notify(len(calls))
 
     def close(self, *, cancel: bool = False) -> list[ExecutorCall]:
-        """Accept no more calls; return those that waited, if they are to be cancelled."""
+        """Accept no more calls; return those that waited, if they are to be cancelled.
+
+        Those that were given back stay: their futures run, which cannot be cancelled.
+        """
         with self._changed:
             self._closed = True
-            dropped = self._drop() if cancel else []
+            dropped = self._drop(begun=False) if cancel else []
             self._changed.notify_all()
             return dropped
 
@@ -129,7 +132,7 @@ class CallQueue:
     def fail(self, error: Exception) -> None:
         """Fail the calls that wait for a worker: there will be none."""
         with self._changed:
-            dropped = self._drop()
+            dropped = self._drop(begun=True)
         for call in dropped:
             if call.begun or call.future.set_running_or_notify_cancel():
                 call.future.set_exception(error)
@@ -182,10 +185,15 @@ class CallQueue:
         if not self._unfinished:
             self._changed.notify_all()
 
-    def _drop(self) -> list[ExecutorCall]:
+    def _drop(self, *, begun: bool) -> list[ExecutorCall]:
         dropped: list[ExecutorCall] = []
+        kept: list[ExecutorCall] = []
         while self._ready:  # the end of one lets another of its array come
             call = self._ready.popleft()
+            if call.begun and not begun:
+                kept.append(call)
+                continue
             dropped.append(call)
             self._finish(call)
+        self._ready.extend(kept)
         return dropped
