@@ -20,10 +20,9 @@ from typing import Any, NamedTuple, Protocol
 from peloton.sdk.executor import peers
 from peloton.sdk.executor.answers import CallAnswer
 from peloton.sdk.executor.calls import CallQueue, ExecutorCall
-from peloton.sdk.executor.errors import NotSendable
 from peloton.sdk.executor.futures import CallPlace, PelotonFuture, WorkerId
-from peloton.sdk.executor.outcome import CallOutcome, unpickled
-from peloton.sdk.executor.packing import FunctionPacker, unpack_outcome
+from peloton.sdk.executor.outcome import CallOutcome
+from peloton.sdk.executor.packing import unpack_outcome
 
 CHUNK_S = 0.02
 """How much work a worker has at a time, besides the call that it runs."""
@@ -161,9 +160,10 @@ class WorkerLink:
                 self._recalled = False
                 self._mean_s = None  # the call that it has is a long one: it gets no others
                 self._calls.give_back(self._taken(numbers))
-            case ("checkpoint", number, data):
+            case ("checkpoint", number, function):
                 for call in self._taken([number]):
-                    self._go_on(call, data)
+                    call.work = call.work._replace(function=function)  # for the next worker
+                    self._calls.give_back([call])
             case ("leaving", notice, number):
                 self._is_over = True
                 self._leave(notice, number)
@@ -180,18 +180,6 @@ class WorkerLink:
                 settle(call, answer, worker=self.worker)
                 done.append(call)
         self._calls.finished(done)
-
-    def _go_on(self, call: ExecutorCall, data: bytes) -> None:
-        """Let the next worker call what `checkpoint` has returned."""
-        name = call.work.function.name
-        try:
-            function = unpickled(data, what=f"checkpoint of {name}")
-            call.work = call.work._replace(function=FunctionPacker().of(function))
-        except NotSendable as error:
-            call.future.set_exception(error)
-            self._calls.finished([call])
-        else:
-            self._calls.give_back([call])
 
     def _leave(self, notice: str, number: int | None) -> None:
         """Give all calls to others; the one that ran counts as lost, unless it was preempted."""

@@ -24,6 +24,7 @@ MIB = 1024 * 1024
 FUNCTION_BYTES_MAX = 16 * MIB
 ARGUMENTS_BYTES_MAX = 64 * MIB
 RESULT_BYTES_MAX = 64 * MIB
+CHECKPOINT_BYTES_MAX = 64 * MIB
 PROTOCOL = 5
 SIMPLE = frozenset({int, float, complex, str, bytes, bool, type(None)})
 """Values of these types need no look at where their classes are defined."""
@@ -97,6 +98,16 @@ def pack_arguments(function: PackedFunction, args: tuple[Any, ...], *, kwargs: A
     data = pickled(dumps, (args, kwargs), what=what)
     refuse_large(what, data, most=ARGUMENTS_BYTES_MAX, limit="ARGUMENTS_BYTES_MAX")
     return PackedWork(function, data)
+
+
+def pack_checkpoint(name: str, value: Any) -> PackedFunction:
+    """Return what is called next time, under the name of the call. Raises NotSendable, TooLarge."""
+    what = f"checkpoint of {name}"
+    if not callable(value):
+        raise NotSendable(f"{what}: {value!r} is not callable")
+    data = pickled(cloudpickled, value, what=what)
+    refuse_large(what, data, most=CHECKPOINT_BYTES_MAX, limit="CHECKPOINT_BYTES_MAX")
+    return PackedFunction(name, hashlib.sha256(data).digest(), data)
 
 
 def dumps(value: Any) -> bytes:

@@ -29,7 +29,7 @@ from peloton.sdk.executor.answers import AnswerFile, WorkerOutbox
 from peloton.sdk.executor.errors import NotSendable
 from peloton.sdk.executor.loaded import LoadedFunctions
 from peloton.sdk.executor.outcome import CallOutcome, call_outcome, unpickled
-from peloton.sdk.executor.packing import cloudpickled, pack_outcome
+from peloton.sdk.executor.packing import pack_checkpoint, pack_outcome
 
 ADDRESS, TOKEN_FILE = "PELOTON_EXECUTOR_ADDRESS", "PELOTON_EXECUTOR_TOKEN_FILE"
 KEEP = "PELOTON_EXECUTOR_KEEP_S"
@@ -150,9 +150,10 @@ class WorkerProcess:
         if function is None or call is None:
             return  # an answer is complete first
         if preemption.notice_text() and isinstance(function, preemption.Checkpointing):
-            found = call_outcome(function.checkpoint)
+            name = self._functions.names[call.digest]
+            found = call_outcome(lambda: pack_checkpoint(name, function.checkpoint()))
             if found.exception is None:
-                self._outbox.put("checkpoint", call.number, cloudpickled(found.result))
+                self._outbox.put("checkpoint", call.number, found.result)
             else:
                 has_result, data = pack_outcome("checkpoint", found)
                 self._outbox.answer((call.number, has_result, data, (None, None)), 0.0)

@@ -63,10 +63,12 @@ def refuse(kind: Callable[..., BaseException], *args: Any) -> None:
 
 
 class Counting:
-    """Counts what it is told, and can go on elsewhere from where it was."""
+    """Counts what it is told, and can go on elsewhere from where it was, with so many bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, grows_by: int = 0) -> None:
         self.before = 0
+        self.grows_by = grows_by
+        self.grown = b""
 
     def __call__(self, there: Path, path: Path) -> tuple[int, int]:
         if self.before:
@@ -75,6 +77,7 @@ class Counting:
         return self.before, len(pass_through(there, path))
 
     def checkpoint(self) -> Counting:
+        self.grown = bytes(self.grows_by)
         return self
 
 
@@ -179,7 +182,7 @@ def test_a_preempted_call_goes_on_elsewhere_from_its_checkpoint(tmp_path: Path) 
     with rig(tmp_path) as one:
         path, there = gate(tmp_path), gate(tmp_path, "there")
         (first,) = one.start()
-        (future,) = one.submit(Counting(), (there, path))
+        (future,) = one.submit(Counting(packing.FUNCTION_BYTES_MAX), (there, path))
         there.read_text()
         (tmp_path / "0" / "preempted").write_text("others need the room")
         first.send_signal(signal.SIGTERM)
@@ -188,6 +191,29 @@ def test_a_preempted_call_goes_on_elsewhere_from_its_checkpoint(tmp_path: Path) 
         assert (tmp_path / "0" / "checkpointed").exists()
         (second,) = one.start()
         assert future.result(WITHIN_S) == (first.pid, second.pid)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_too_large_is_an_error_of_its_call(tmp_path: Path) -> None:
+    with rig(tmp_path) as one:
+        path, there = gate(tmp_path), gate(tmp_path, "there")
+        (first,) = one.start()
+        (future,) = one.submit(Counting(packing.CHECKPOINT_BYTES_MAX), (there, path))
+        there.read_text()
+        (tmp_path / "0" / "preempted").write_text("others need the room")
+        first.send_signal(signal.SIGTERM)
+        limit = r"checkpoint of Counting: 64\.0 MiB .*CHECKPOINT_BYTES_MAX"
+        with pytest.raises(TooLarge, match=limit):
+            future.result(WITHIN_S)
+        assert one.calls.wait_finished(WITHIN_S)
+        assert first.wait(WITHIN_S) == worker.EXIT_LEFT
+
+
+def test_a_checkpoint_can_be_called_and_sent() -> None:
+    with pytest.raises(NotSendable, match="checkpoint of add: 3 is not callable"):
+        packing.pack_checkpoint("add", 3)
+    with pytest.raises(NotSendable, match="checkpoint of add cannot be pickled"):
+        packing.pack_checkpoint("add", threading.Lock().acquire)
 
 
 @pytest.mark.slow
