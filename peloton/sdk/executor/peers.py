@@ -14,7 +14,10 @@ import socket
 import struct
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from pathlib import Path
 from typing import Any
+
+from peloton.sdk.errors import Conflict
 
 TOKEN_BYTES = 32
 HANDSHAKE_S = 20
@@ -26,6 +29,15 @@ BROKEN = (EOFError, OSError)
 
 def new_token() -> bytes:
     return secrets.token_hex(TOKEN_BYTES).encode()
+
+
+def read_token(path: Path) -> bytes:
+    """Return the token of a file. Raises Conflict for one that is cut short, OSError."""
+    token = path.read_bytes().strip()
+    if len(token) != 2 * TOKEN_BYTES:
+        text = f"{path} is no token: it has {len(token)} bytes, not {2 * TOKEN_BYTES}"
+        raise Conflict(f"{text}; without its folder the executor begins anew")
+    return token
 
 
 def serving(address: tuple[str, int]) -> socket.socket:

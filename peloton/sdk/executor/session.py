@@ -49,7 +49,8 @@ def executors_folder() -> Path:
 class ExecutorSession:
     """The folder of one executor: of its name or, without one, a temporary one for the token.
 
-    Raises BadSpec for a name that is none, Conflict while another process has the name, OSError.
+    Raises BadSpec for a name that is none, Conflict while another process has the name or where its
+    token is cut short, OSError.
     """
 
     def __init__(self, name: str) -> None:
@@ -68,7 +69,11 @@ class ExecutorSession:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._own(name)
         self.token_file = self.folder / "token"
-        self.token = self._token()
+        try:
+            self.token = self._token()
+        except (Conflict, OSError):
+            self.release()
+            raise
 
     def _own(self, name: str) -> None:
         self._owned = (self.folder / "lock").open("a+")
@@ -80,11 +85,13 @@ class ExecutorSession:
 
     def _token(self) -> bytes:
         if self.token_file.exists():
-            return self.token_file.read_bytes()
+            return peers.read_token(self.token_file)
         token = peers.new_token()
-        opened = os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        new = self.folder / "token.new"
+        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(opened, "wb") as file:
             file.write(token)
+        new.rename(self.token_file)  # whole, or not there
         return token
 
     # The client before.

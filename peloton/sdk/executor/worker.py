@@ -50,7 +50,7 @@ class WorkerPlace(NamedTuple):
     @classmethod
     def of_environment(cls) -> WorkerPlace:
         host, _, port = os.environ[ADDRESS].rpartition(":")
-        token = Path(os.environ[TOKEN_FILE]).read_bytes().strip()
+        token = peers.read_token(Path(os.environ[TOKEN_FILE]))
         folder = os.environ.get(preemption.SANDBOX, "")
         return cls((host.strip("[]"), int(port)), token, float(os.environ.get(KEEP, 0)), folder)
 

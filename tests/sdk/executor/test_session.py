@@ -103,6 +103,18 @@ def test_an_ended_session_leaves_the_next_of_its_name_alone(session: ExecutorSes
     assert following.jobs() == [] and following.token_file.read_bytes() == following.token
 
 
+@pytest.mark.parametrize("written", [b"", b"a" * 63, b"a" * 65])
+def test_a_token_that_is_cut_short_is_refused(session: ExecutorSession, written: bytes) -> None:
+    session.token_file.write_bytes(written)
+    with pytest.raises(Conflict, match=rf"token is no token: it has {len(written)} bytes, not 64"):
+        again(session)
+    (session.folder / "token.new").write_bytes(b"a")
+    session.token_file.unlink()
+    found = again(session)
+    assert found.token_file.read_bytes() == found.token
+    assert sorted(path.name for path in found.folder.iterdir()) == ["lock", "token"]
+
+
 @pytest.mark.parametrize("name", ["../mine", ".", "a b", "x" * 101, "-x"])
 def test_a_name_is_a_name_of_a_file(name: str) -> None:
     with pytest.raises(BadSpec, match="name: must be letters, digits"):
