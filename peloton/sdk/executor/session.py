@@ -151,13 +151,15 @@ class ExecutorSession:
         if not self.is_named:
             return
         records: list[tuple[Any, ...]] = []
+        new: set[bytes] = set()
         for call in calls:
             function, arguments = call.work
-            if function.digest not in self._written:
-                self._written.add(function.digest)
+            if function.digest not in self._written and function.digest not in new:
+                new.add(function.digest)
                 records.append(("function", *function))
             records.append(("call", call.number, function.digest, arguments))
         self._write(records)
+        self._written |= new  # not before: it might have failed
 
     def write_answer(self, answer: CallAnswer, worker: WorkerId) -> None:
         if self.is_named:

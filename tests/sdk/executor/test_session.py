@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -78,6 +79,20 @@ def test_what_was_being_written_is_left_out(session: ExecutorSession) -> None:
         assert (session.folder / "calls").read_bytes() == whole, "what follows has to be readable"
         session = found
     session.end()
+
+
+def test_a_function_is_written_again_where_its_first_call_could_not_be(
+    session: ExecutorSession,
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            session.write_calls([call(0)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    session.write_calls([call(1)])
+    assert [(one.number, one.work.function) for one in again(session).calls()] == [(1, FUNCTION)]
 
 
 def test_one_process_has_a_name_at_a_time(session: ExecutorSession) -> None:
