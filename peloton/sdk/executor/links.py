@@ -10,6 +10,7 @@ import contextlib
 import socket
 import sys
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
+from peloton.sdk.errors import PelotonWarning
 from peloton.sdk.executor import peers
 from peloton.sdk.executor.answers import CallAnswer
 from peloton.sdk.executor.calls import CallQueue, ExecutorCall
@@ -33,6 +35,9 @@ FUNCTIONS_KEPT = 128
 """Functions that a worker keeps; the least recently called are forgotten."""
 STRANGERS_MAX = 256
 """Connections that have not shown the token yet; further ones are closed."""
+
+ACCEPT_AGAIN_S = 0.5
+"""After a connection could not be accepted, for want of a descriptor."""
 
 
 class WorkerSetup(NamedTuple):
@@ -216,6 +221,7 @@ class WorkerServer:
         self._threads: set[threading.Thread] = set()
         self._strangers = threading.Semaphore(STRANGERS_MAX)
         self._socket: socket.socket | None = None
+        self._closed = threading.Event()
 
     def open(self, address: tuple[str, int]) -> tuple[str, int]:
         """Listen; return the address. Raises OSError."""
@@ -226,6 +232,7 @@ class WorkerServer:
 
     def close(self) -> None:
         """Let nobody in any more, and wait until all workers have ended."""
+        self._closed.set()
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
@@ -250,8 +257,13 @@ class WorkerServer:
         while True:
             try:
                 opened, _ = self._socket.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if self._closed.is_set():
+                    return
+                text = f"workers wait until this process can let them in: {error}"
+                warnings.warn(text, PelotonWarning, stacklevel=2)
+                self._closed.wait(ACCEPT_AGAIN_S)
+                continue
             if not self._strangers.acquire(blocking=False):
                 opened.close()
                 continue

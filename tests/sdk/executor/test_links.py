@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import resource
 import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
@@ -328,6 +330,26 @@ def test_a_named_executors_worker_tells_the_next_client_what_it_has_answered(
         path.write_text("on")
         assert orphans[7].future.result(WITHIN_S) == "on", "it went on without a client"
         assert process.poll() is None
+
+
+def test_workers_are_let_in_once_there_are_descriptors_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: queue.Queue[str] = queue.Queue()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    with rig(tmp_path) as one, warnings.catch_warnings(), socket.socket() as stranger:
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", lambda text, *_, **__: warned.put(str(text)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            stranger.connect(one.address)
+            assert "Too many open files" in warned.get(timeout=WITHIN_S)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        stranger.settimeout(WITHIN_S)
+        assert stranger.recv(1024), "a challenge"
 
 
 def test_who_does_not_know_the_token_is_never_unpickled(tmp_path: Path) -> None:
