@@ -85,9 +85,10 @@ class WorkerJobs:
         return job
 
     def follow(self, job: str, instances: Any) -> None:
-        """Count these instances of a job, until they end."""
+        """Count these instances of a job, until they end; workers of some may be there already."""
         with self._lock:
-            self._live.update({(job, instance): False for instance in instances})
+            for instance in instances:
+                self._live.setdefault((job, instance), False)
             self.newest = job
         threading.Thread(target=self._watch, args=(job,), daemon=True).start()
 
