@@ -278,9 +278,9 @@ class ClusterWorkers:
         """Expect the workers of these instances."""
         self._jobs.follow(job, instances)
 
-    def absent(self) -> bool:
-        """Return whether there are workers of before that have neither come nor ended."""
-        return bool(self._jobs.absent())
+    def absent(self, instances: Collection[tuple[str, int]]) -> bool:
+        """Return whether the workers of some of these have neither come nor ended."""
+        return not set(instances).isdisjoint(self._jobs.absent())
 
     def _spawn(self, target: Callable[..., object], *args: Any) -> None:
         threading.Thread(target=target, args=args, name="peloton-executor", daemon=True).start()

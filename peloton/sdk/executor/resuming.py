@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from peloton.sdk import tasks
@@ -30,8 +30,8 @@ class Resumer(Protocol):
     def follow(self, job: str, instances: Sequence[int]) -> None:
         """Expect the workers of these instances."""
 
-    def absent(self) -> bool:
-        """Return whether some of these have neither come nor ended."""
+    def absent(self, instances: Collection[tuple[str, int]]) -> bool:
+        """Return whether some of these, of a job each, have neither come nor ended."""
 
     def nobody_has(self) -> None:
         """Run the calls again that are left."""
@@ -43,31 +43,34 @@ def resume(owner: Resumer, client: Client, *, jobs: Sequence[str]) -> None:
     A worker that lives connects by itself, within a second of the client's start. Raises
     PelotonError if the cluster cannot tell.
     """
+    running: set[tuple[str, int]] = set()
     for job in jobs:
         living = read_ended(owner, client, job=job)
         if living:
-            owner.follow(job, living)
+            owner.follow(job, [*living])
+        running.update((job, instance) for instance, host in living.items() if host)
     pause = threading.Event()
-    while owner.absent():
+    while owner.absent(running):  # who is on no host yet has no call
         pause.wait(LOOK_S)
     for job in jobs:  # of workers that have ended meanwhile
         read_ended(owner, client, job=job)
     owner.nobody_has()
 
 
-def read_ended(owner: Resumer, client: Client, *, job: str) -> list[int]:
-    """Read the files of the workers of a job that have ended; return the instances of others."""
+def read_ended(owner: Resumer, client: Client, *, job: str) -> dict[int, str]:
+    """Read the files of the workers of a job that have ended; return the instances of others, and
+    the host of each, empty while it waits for one."""
     try:
         found = patiently(lambda: client.tasks.list(job)).result.value
     except NotFound:
-        return []
-    living = []
+        return {}
+    living = {}
     for instance, info in found.items():
         if info.runtime.state in tasks.OVER:
             worker = WorkerId(job, instance, info.runtime.mesosTaskId.value)
             read(owner, client, worker=worker)
         else:
-            living.append(instance)
+            living[instance] = info.runtime.host
     return living
 
 
