@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import os
-import pickle
-import queue
-import resource
 import signal
 import socket
 import sys
 import threading
-import warnings
 from collections.abc import Callable
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from peloton.sdk.executor import packing, peers, worker
+from peloton.sdk.executor import packing, worker
 from peloton.sdk.executor.errors import NotSendable, RemoteTraceback, TooLarge
 from peloton.sdk.preemption import preemption_notice
 from tests.sdk.executor.rig import WITHIN_S, gate, rig
 
 pytest.importorskip("cloudpickle", reason="the extra `executor` is not installed")
-
-
-CHALLENGE, WELCOME = b"#CHALLENGE#", b"#WELCOME#"
 
 
 def add(one: int, other: int) -> int:
@@ -330,91 +321,3 @@ def test_a_named_executors_worker_tells_the_next_client_what_it_has_answered(
         path.write_text("on")
         assert orphans[7].future.result(WITHIN_S) == "on", "it went on without a client"
         assert process.poll() is None
-
-
-def test_workers_are_let_in_once_there_are_descriptors_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warned: queue.Queue[str] = queue.Queue()
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    free = os.dup(0)
-    os.close(free)
-    with rig(tmp_path) as one, warnings.catch_warnings(), socket.socket() as stranger:
-        warnings.simplefilter("always")
-        monkeypatch.setattr(warnings, "showwarning", lambda text, *_, **__: warned.put(str(text)))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-        try:
-            stranger.connect(one.address)
-            assert "Too many open files" in warned.get(timeout=WITHIN_S)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        stranger.settimeout(WITHIN_S)
-        assert stranger.recv(1024), "a challenge"
-
-
-def test_who_does_not_know_the_token_is_never_unpickled(tmp_path: Path) -> None:
-    marker = tmp_path / "unpickled"
-    harm = pickle.dumps(Harm(marker))
-    with rig(tmp_path) as one:
-        with pytest.raises(AuthenticationError):
-            peers.dialled(one.address, b"another token")
-        with socket.create_connection(one.address) as stranger:
-            stranger.sendall(len(harm).to_bytes(4, "big") + harm)
-            stranger.settimeout(WITHIN_S)
-            while stranger.recv(1024):
-                pass  # a challenge, and then nothing more
-        assert not one.server.links
-    assert not marker.exists()
-
-
-class Harm:
-    """Makes a file when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.marker,)
-
-
-def test_a_worker_trusts_no_client_without_the_token(tmp_path: Path) -> None:
-    token = peers.new_token()
-    with peers.serving(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            with pytest.raises((AuthenticationError, *peers.BROKEN)):
-                peers.welcomed(listening.accept()[0], b"another")
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        with pytest.raises((AuthenticationError, *peers.BROKEN)):
-            peers.dialled(listening.getsockname()[:2], token)
-        thread.join(WITHIN_S)
-
-
-def test_workers_do_not_convince_each_other_for_who_has_no_token(tmp_path: Path) -> None:
-    token, marker = peers.new_token(), tmp_path / "unpickled"
-    refused: queue.Queue[BaseException] = queue.Queue()
-    with peers.serving(("127.0.0.1", 0)) as listening:
-
-        def work() -> None:
-            try:
-                peers.receive(peers.dialled(listening.getsockname()[:2], token))
-            except (AuthenticationError, *peers.BROKEN) as error:
-                refused.put(error)
-
-        workers = [threading.Thread(target=work) for _ in range(2)]
-        for thread in workers:
-            thread.start()
-        one, other = (Connection(listening.accept()[0].detach()) for _ in workers)
-        with one, other:
-            one.send_bytes(CHALLENGE + bytes(20))
-            one.recv_bytes()
-            one.send_bytes(WELCOME)  # its answer may be anything
-            other.send_bytes(one.recv_bytes())  # the challenge of the one, to the other
-            one.send_bytes(other.recv_bytes())
-            one.send_bytes(pickle.dumps(Harm(marker)))
-            assert isinstance(refused.get(timeout=WITHIN_S), AuthenticationError)
-        for thread in workers:
-            thread.join(WITHIN_S)
-    assert not marker.exists()
