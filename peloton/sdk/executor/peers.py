@@ -22,6 +22,10 @@ from peloton.sdk.errors import Conflict
 TOKEN_BYTES = 32
 HANDSHAKE_S = 20
 """For each step of it: who says nothing for so long is let go."""
+PROBES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+"""A peer whose machine is silent for 10 s, and then 4 times 5 s, is gone, where the platform has
+this. No TCP_USER_TIMEOUT: that ends a connection, too, whose peer lives and does not read for a
+while, as in a long call that holds the interpreter's lock."""
 PROTOCOL = 5
 BROKEN = (EOFError, OSError)
 """What a read or a write raises when the other side is gone."""
@@ -72,7 +76,7 @@ def dialled(address: tuple[str, int], token: bytes) -> Connection:
 def _secured(opened: socket.socket, token: bytes, *, first: bool) -> Connection:
     opened.setblocking(True)
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    _notice_silence(opened)
     _limit_reads(opened, HANDSHAKE_S)
     # A connection reads and writes the descriptor alone, so this one stays to end the limit.
     connection = Connection(opened.dup().detach())
@@ -87,6 +91,13 @@ def _secured(opened: socket.socket, token: bytes, *, first: bool) -> Connection:
     finally:
         opened.close()
     return connection
+
+
+def _notice_silence(opened: socket.socket) -> None:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in PROBES.items():
+        if hasattr(socket, name):
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _key_of(role: str, token: bytes) -> bytes:

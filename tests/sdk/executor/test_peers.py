@@ -1,7 +1,8 @@
-"""Who may connect: what both sides show each other first, and whom a client lets in."""
+"""Who may connect: what both sides show each other first, and what ends a connection."""
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import queue
@@ -9,6 +10,7 @@ import resource
 import socket
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -64,6 +66,20 @@ class Harm:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (self.marker,)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="the platform has none")
+def test_both_sides_notice_a_machine_that_is_gone_in_half_a_minute() -> None:
+    token = peers.new_token()
+    with peers.serving(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as other:
+        dialling = other.submit(peers.dialled, listening.getsockname()[:2], token)
+        with peers.welcomed(listening.accept()[0], token) as one, dialling.result(WITHIN_S) as two:
+            for connection in (one, two):
+                with socket.socket(fileno=os.dup(connection.fileno())) as opened:
+                    assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                    option = functools.partial(opened.getsockopt, socket.IPPROTO_TCP)
+                    probed_s = option(socket.TCP_KEEPINTVL) * option(socket.TCP_KEEPCNT)
+                    assert option(socket.TCP_KEEPIDLE) + probed_s == 30
 
 
 def test_a_worker_trusts_no_client_without_the_token(tmp_path: Path) -> None:
