@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from peloton.sdk.executor import peers
-from tests.sdk.executor.rig import WITHIN_S, rig
+from tests.sdk.executor.rig import WITHIN_S, Rig, rig
 
 pytest.importorskip("cloudpickle", reason="the extra `executor` is not installed")
 CHALLENGE, WELCOME = b"#CHALLENGE#", b"#WELCOME#"
@@ -30,17 +30,23 @@ def test_workers_are_let_in_once_there_are_descriptors_again(
 ) -> None:
     warned: queue.Queue[str] = queue.Queue()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with rig(tmp_path) as one, warnings.catch_warnings(), socket.socket() as stranger:
+    one = Rig(tmp_path)
+    one.server._socket = listening = peers.serving(one.address)
+    accepting = threading.Thread(target=one.server._accept)  # takes a descriptor before it waits
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
         monkeypatch.setattr(warnings, "showwarning", lambda text, *_, **__: warned.put(str(text)))
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         try:
-            stranger.connect(one.address)
+            accepting.start()
             assert "Too many open files" in warned.get(timeout=WITHIN_S)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        stranger.settimeout(WITHIN_S)
+    with socket.create_connection(listening.getsockname(), WITHIN_S) as stranger:
         assert stranger.recv(1024), "a challenge"
+    one.close()
+    accepting.join(WITHIN_S)
+    assert not accepting.is_alive()
 
 
 def test_who_does_not_know_the_token_is_never_unpickled(tmp_path: Path) -> None:
