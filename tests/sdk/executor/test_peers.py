@@ -19,27 +19,24 @@ from typing import Any
 import pytest
 
 from peloton.sdk.executor import peers
+from tests.adapters.test_daemon_wiring import until
 from tests.sdk.executor.rig import WITHIN_S, Rig, rig
 
 pytest.importorskip("cloudpickle", reason="the extra `executor` is not installed")
 CHALLENGE, WELCOME = b"#CHALLENGE#", b"#WELCOME#"
 
 
-def test_workers_are_let_in_once_there_are_descriptors_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warned: queue.Queue[str] = queue.Queue()
+def test_workers_are_let_in_once_there_are_descriptors_again(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     one = Rig(tmp_path)
     one.server._socket = listening = peers.serving(one.address)
     accepting = threading.Thread(target=one.server._accept)  # takes a descriptor before it waits
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        monkeypatch.setattr(warnings, "showwarning", lambda text, *_, **__: warned.put(str(text)))
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         try:
             accepting.start()
-            assert "Too many open files" in warned.get(timeout=WITHIN_S)
+            until(lambda: any("Too many open files" in str(one.message) for one in [*warned]))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     with socket.create_connection(listening.getsockname(), WITHIN_S) as stranger:
