@@ -203,7 +203,6 @@ def test_a_signal_that_another_thread_got_is_noticed() -> None:
     other.join()
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("lines", range(9))
 def test_a_signal_anywhere_in_the_wait_is_noticed(lines: int) -> None:
     """Its handler runs on the thread that waits, wherever this one is."""
