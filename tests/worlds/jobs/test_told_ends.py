@@ -61,8 +61,8 @@ class TellingCluster(CheckedCluster):
         }
         super().__init__(hosts=3, setup=ClusterSetup(**setup))
 
-    def _furnish(self, daemon: SimulatedDaemon) -> None:
-        super()._furnish(daemon)
+    def furnish(self, daemon: SimulatedDaemon) -> None:
+        super().furnish(daemon)
         daemon.region.register_service(NOTIFIER, Listed(self), outward=True)
 
     @property
