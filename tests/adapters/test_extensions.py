@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib import invalidate_caches
@@ -74,6 +75,8 @@ class Site(NamedTuple):
     def install(self, name: str, code: str, *entries: str, module: str = "ringing") -> Path:
         file = self.folder / f"{module}.py"
         file.write_text(code)
+        # What was compiled of as long a text within the same second would pass for this one's.
+        shutil.rmtree(self.folder / "__pycache__", ignore_errors=True)
         info = self.folder / f"{name.replace('-', '_')}-1.5.dist-info"
         info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
