@@ -78,10 +78,22 @@ class TurnWatch:
         self._some.set()
 
     def _end(self, thread: int) -> None:
-        with self._lock:
-            self._running.pop(thread, None)
-            self._raised.pop(thread, None)
-            _raise_in(thread, None)  # one that was raised a moment ago, and has not come yet
+        """End the watch over this thread. One that was raised and has not come yet is taken here:
+        none may come later, where nobody expects it."""
+        while True:
+            try:
+                with self._lock:
+                    self._running.pop(thread, None)  # from here on none is raised
+                    raised = self._raised.pop(thread, None) is not None
+                if not raised:
+                    return
+                # CPython holds one for a thread, and this is in the place of the last. To withdraw
+                # it would leave the interpreter looking for it at every step from then on.
+                _raise_in(thread, _TurnTooLong)
+                while True:
+                    pass
+            except _TurnTooLong:
+                continue
 
     def _look(self) -> None:
         while True:
@@ -112,8 +124,6 @@ def time_limited(kind: Kind, limit_s: float, *, watch: TurnWatch = WATCH) -> Kin
     )
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Let this exception be raised in a thread soon; None: none that has not come yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
-    )
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Let this exception be raised in a thread soon."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

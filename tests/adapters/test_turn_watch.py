@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -138,3 +140,23 @@ def test_what_is_no_exception_is_raised_as_one() -> None:
     limited = TurnWatch().timed(leave, kind="spinner", limit_s=LIMIT_S)
     with pytest.raises(RuntimeError, match="spinner raised SystemExit: 3"):
         limited()
+
+
+def test_the_interpreter_is_left_as_it_was() -> None:
+    """Where it is made to look for exceptions for ever, a function that is traced never begins."""
+    program = (
+        "import sys\n"
+        "from peloton.assembly.turn_watch import TurnWatch\n"
+        "from peloton.sdk.kit import LimitExceeded\n"
+        "watch = TurnWatch()\n"
+        "watch.timed(int, kind='k', limit_s=9.0)()\n"
+        "def loop():\n"
+        "    while True: pass\n"
+        "try: watch.timed(loop, kind='k', limit_s=0.05)()\n"
+        "except LimitExceeded: pass\n"
+        "def trace(*about): return trace\n"
+        "sys.settrace(trace)\n"
+        "print((lambda: 7)())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert done.stdout.split() == [b"7"], done.stderr
